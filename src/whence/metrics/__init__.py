@@ -1,0 +1,111 @@
+"""12. Metrics: a public pure function on two arrays first, a Metric value second. One line each in METRICS."""
+
+from whence.metrics.arrays import Codes, Unmeasurable
+from whence.metrics.beta_vae import BetaVAEMetric, beta_vae_metric
+from whence.metrics.boosting import Boosting, Learned
+from whence.metrics.counterfactuals import Counterfactuals, Effect, Reader, counterfactual_effects, reader
+from whence.metrics.dci import (
+    DCI,
+    DCINumbers,
+    ExactBoosting,
+    Forest,
+    ForestDCI,
+    Importances,
+    Lasso,
+    LassoDCI,
+    dci,
+    dci_from,
+    importances,
+)
+from whence.metrics.dci_es import (
+    CodeSize,
+    Curve,
+    EaseOfUse,
+    Features,
+    Forests,
+    Networks,
+    code_size,
+    ease_of_use,
+    loss_capacity,
+)
+from whence.metrics.dcimig import DCIMIG, dcimig
+from whence.metrics.evaluate import evaluate, read_results
+from whence.metrics.explicitness import Explicitness, auroc, explicitness, explicitness_each
+from whence.metrics.factor_vae import FactorVAEMetric, Vote, factor_vae_metric, majority_vote
+from whence.metrics.graphs import (
+    SHD,
+    SID,
+    AveragePrecision,
+    EdgeRecovery,
+    average_precision,
+    closure_shd,
+    edge_recovery,
+    orientation_accuracy,
+    shd,
+    sid,
+    skeleton_shd,
+)
+from whence.metrics.infomec import InfoMEC, info_mec, linear_information, neighbour_information
+from whence.metrics.information import Information, mutual_information
+from whence.metrics.irs import IRS, irs, robustness
+from whence.metrics.jemmig import JEMMIG, jemmig
+from whence.metrics.known import METRICS, suited
+from whence.metrics.maps import Linear, Network
+from whence.metrics.mcc import MCC, Match, match, mcc
+from whence.metrics.metric import Metric, Part, Result, Results
+from whence.metrics.mic import MIC, ConceptMIC, characteristic_matrix, coefficients, mic, tic
+from whence.metrics.mig import MIG, MIGPosterior, mig, mig_posterior
+from whence.metrics.mig_sup import MIGSup, mig_sup
+from whence.metrics.mixing import (
+    MixingError,
+    ParentMixing,
+    ScaleMixing,
+    effective_mixing,
+    mixing_error,
+    scale_mixing,
+    with_ancestors,
+    with_parents,
+    with_surrounding,
+)
+from whence.metrics.models import (
+    UDR,
+    cross_evaluation,
+    lasso_similarity,
+    model_centrality,
+    spearman_similarity,
+    udr,
+)
+from whence.metrics.modularity import Modularity, modularity, modularity_from
+from whence.metrics.noise import evident, informative
+from whence.metrics.probe import Probe
+from whence.metrics.r2 import R2, r2, r2_each
+from whence.metrics.reconstruction import (
+    SSIM,
+    BernoulliCrossEntropy,
+    Reconstruction,
+    bernoulli_cross_entropy,
+    reconstruction_error,
+    ssim,
+)
+from whence.metrics.samples import (
+    RBF,
+    Distance,
+    InverseMultiquadratic,
+    PriorDiscrepancy,
+    SampleDiscrepancy,
+    energy_distance,
+    frechet_distance,
+    median_distance,
+    mmd,
+)
+from whence.metrics.sap import SAP, sap, sap_scores
+from whence.metrics.sharing import Sharing
+from whence.metrics.unsupervised import (
+    CodeInformation,
+    GaussianTotalCorrelation,
+    GaussianWassersteinCorrelation,
+    code_information,
+    gaussian_total_correlation,
+    gaussian_wasserstein_correlation,
+)
+from whence.terms.mmd import Polynomial

@@ -1,0 +1,56 @@
+"""Multinomial logistic regression, in single precision and in portions: a third of the usual time for many classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from whence.metrics.arrays import Array
+
+NUMBERS = 4_000_000  #: of a portion's table of rows and classes
+
+
+class Logistic(NamedTuple):
+    """log p(class | z) = z w + b, up to a constant of z."""
+
+    w: Array  #: (D, C)
+    b: Array  #: (C,)
+
+    def log_p(self, z: Array) -> Array:
+        """(N, C)"""
+        return torch.log_softmax(torch.from_numpy(z.astype(np.float64) @ self.w + self.b), 1).numpy()
+
+
+def logistic(z: Array, y: Array, *, penalty: float = 1.0, tolerance: float = 1e-4, steps: int = 1_000) -> Logistic:
+    r"""Minimises :math:`- \sum_n \log p(y_n \mid z_n) + \frac{\lambda}{2} \|w\|^2` by L-BFGS until no component of the
+    mean gradient exceeds the tolerance: scikit-learn's LogisticRegression. Codes should be of unit scale.
+    """
+    from scipy.optimize import minimize
+
+    n, d = z.shape
+    c = int(y.max()) + 1
+    each = max(1, NUMBERS // c)
+    xs = torch.from_numpy(np.hstack([z, np.ones((n, 1))]).astype(np.float32)).split(each)
+    ys = torch.from_numpy(y.astype(np.int64)[:, None]).split(each)
+    counted = torch.zeros(c, d + 1, dtype=torch.float64)
+    for x, y_ in zip(xs, ys, strict=True):
+        counted.index_add_(0, y_[:, 0], x.double())
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        w = torch.from_numpy(flat.astype(np.float32)).view(d + 1, c)
+        total, slope = 0.0, -counted.T
+        for x, y_ in zip(xs, ys, strict=True):
+            log_p = torch.log_softmax(x @ w, 1)
+            total -= log_p.gather(1, y_).sum(dtype=torch.float64).item()
+            slope += x.T @ log_p.exp_()
+        slope[:d] += penalty * w[:d]
+        return (total + penalty / 2 * w[:d].square().sum().item()) / n, (slope / n).numpy().ravel()
+
+    start = np.zeros((d + 1, c))
+    start[d] = np.log(np.bincount(y) / n)
+    found = minimize(
+        loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": tolerance, "ftol": 1e-9}
+    ).x.reshape(d + 1, c)
+    return Logistic(found[:d], found[d])

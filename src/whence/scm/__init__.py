@@ -1,0 +1,52 @@
+"""2. Structural causal models. A[i, j] true means that i causes j, everywhere."""
+
+from whence.scm.graph import (
+    ancestors,
+    descendants,
+    from_edges,
+    from_matrix,
+    from_networkx,
+    is_acyclic,
+    nearest_dag,
+    nearest_order,
+    parents,
+    random_graph,
+    reversals,
+    to_networkx,
+    topological_order,
+    transitive_closure,
+    transitive_reduction,
+)
+from whence.scm.interventions import (
+    Do,
+    Hard,
+    Intervention,
+    Moved,
+    Replaced,
+    Set,
+    Soft,
+    intervention,
+    kind_of,
+    random_intervention_matrix,
+    targets_of,
+)
+from whence.scm.mechanisms import (
+    FAMILIES,
+    Additive,
+    Boxed,
+    Determined,
+    Linear,
+    Link,
+    Mechanism,
+    Network,
+    Point,
+    Quadratic,
+    Random,
+    RandomBoxed,
+    RandomBoxedQuadratic,
+    RandomLinear,
+    RandomMLP,
+    RandomQuadratic,
+    Transformed,
+)
+from whence.scm.scm import SCM, LinearGaussian

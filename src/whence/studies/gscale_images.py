@@ -1,0 +1,84 @@
+"""GSCALE on pictures of balls: the fourteenth table of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from whence.methods import GSCALE, PCA, ContrastiveCRL, InterventionalAE
+from whence.metrics import MCC, R2, SHD
+from whence.scm import RandomBoxed, RandomBoxedQuadratic
+from whence.studies.study import Published, Row, Scale, Study
+from whence.views import View
+from whence.worlds import Balls, World
+
+ONE: dict[str, Any] = {"kind": "hard"}
+TWO: dict[str, Any] = {"kind": "hard", "per_node": 2, "scale": (0.25, 4.0)}
+EXAMPLES = {"smoke": 100, "cpu": 5_000, "paper": 10_000}
+STEPS = {"smoke": 5, "cpu": 1_000, "paper": 8_000}
+CONTRAST = {"smoke": 2, "cpu": 1_500, "paper": 30_000}
+POINTS = ((0.0,), (-0.05, 0.0, 0.05), (-0.05, -0.025, 0.0, 0.025, 0.05))  # half of the box
+SEED = 100  # of the first world: worlds that methods were tried on while they were made are others
+
+
+def rows(scale: Scale, seed: int) -> Iterator[Row]:
+    method = GSCALE(examples=EXAMPLES[scale], restarts=1 if scale != "paper" else 4)
+    recipe = replace(GSCALE.recipe, steps=STEPS[scale])
+    linear, bent = RandomBoxed(), RandomBoxedQuadratic()
+    for label, balls, mechanism, design in (
+        ("GSCALE, linear, 2 balls, 2 hard a latent", 2, linear, TWO),
+        ("GSCALE, nonlinear, 2 balls, 2 hard a latent", 2, bent, TWO),
+        ("GSCALE, linear, 2 balls, 1 hard a latent", 2, linear, ONE),
+        ("GSCALE, nonlinear, 2 balls, 1 hard a latent", 2, bent, ONE),
+        ("GSCALE, linear, 3 balls, 2 hard a latent", 3, linear, TWO),
+    ):
+        world = Balls(balls=balls, mechanism=mechanism, model_seed=SEED + seed)
+        yield Row(label, method, world, recipe, view=seen(design))
+    world, hard = Balls(model_seed=SEED + seed), Balls(model_seed=SEED + seed, stepped=True)
+    for balls in (2, 5):
+        many = Balls(balls=balls, model_seed=SEED + seed, stepped=True)
+        contrast = replace(ContrastiveCRL.recipe, steps=CONTRAST[scale], batch=8 if scale == "smoke" else 64)
+        yield Row(
+            f"Buchholz et al., linear, {balls} balls, 1 hard a latent", ContrastiveCRL(), many, contrast, seen(ONE)
+        )
+    for points in POINTS:
+        told = InterventionalAE(examples=EXAMPLES[scale], head="linear" if len(points) == 1 else "mlp")
+        label = f"Ahuja et al., linear, 2 balls, {len(points)} do a latent"
+        yield Row(label, told, hard, recipe, seen({"kind": "do", "points": points}))
+    yield Row("PCA, linear, 2 balls", PCA(latents=4, examples=min(2_000, EXAMPLES[scale])), world)
+
+
+def seen(design: dict[str, Any]) -> Callable[[World], View]:
+    return lambda world: world.environments(**design)
+
+
+STUDY = Study(
+    name="gscale_images",
+    title="GSCALE: pictures of balls",
+    rows=rows,
+    columns=(MCC(), R2(), SHD()),
+    published={
+        ("GSCALE, linear, 2 balls, 2 hard a latent", "mcc.strong"): Published(0.80, 0.03),
+        ("GSCALE, nonlinear, 2 balls, 2 hard a latent", "mcc.strong"): Published(0.93, 0.02),
+        ("GSCALE, linear, 2 balls, 1 hard a latent", "mcc.strong"): Published(0.79, 0.03),
+        ("GSCALE, nonlinear, 2 balls, 1 hard a latent", "mcc.strong"): Published(0.92, 0.02),
+        ("GSCALE, linear, 3 balls, 2 hard a latent", "mcc.strong"): Published(0.76, 0.08),
+        ("Buchholz et al., linear, 2 balls, 1 hard a latent", "mcc.strong"): Published(0.87, 0.03),
+        ("Buchholz et al., linear, 5 balls, 1 hard a latent", "mcc.strong"): Published(0.94, 0.01),
+        ("Ahuja et al., linear, 2 balls, 1 do a latent", "mcc.strong"): Published(0.13, 0.03),
+        ("Ahuja et al., linear, 2 balls, 3 do a latent", "mcc.strong"): Published(0.73, 0.03),
+        ("Ahuja et al., linear, 2 balls, 5 do a latent", "mcc.strong"): Published(0.83, 0.03),
+    },
+    reference=GSCALE.reference,
+    seeds=5,
+    samples={"smoke": 300, "cpu": 3_000, "paper": 10_000},
+    notes=(
+        "Every seed is another causal model and another run, and none is left out. 5,000 pictures (published: "
+        "10,000) of 64x64 an environment; box-truncated positions; variances times .25 and 4 (one environment: "
+        ".25). The correlation is on fresh observational pictures (published: on the training ones). The nonlinear "
+        "model of the paper is not public: ours has quadratic mechanisms in the same box. With 2 balls every true "
+        "graph is complete, so the distance of graphs tests order and power only. No graph of pictures was "
+        "published. The rivals see pictures of hard edges in whole pixels, as in their papers."
+    ),
+)
