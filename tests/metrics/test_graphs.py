@@ -251,11 +251,20 @@ def test_the_names_of_nodes_do_not_matter(seed, n):
 
 
 def test_a_distance_of_a_hundred_nodes_is_quick():
+    """It takes less than a few rounds of the regressions that define it; pair by pair it would be thousands."""
     import time
 
-    begin = time.process_time()
-    assert 0 < sid(dag(100, 0, 0.05), dag(100, 1, 0.05)) <= 9900
-    assert time.process_time() - begin < 2
+    def seconds(call) -> float:
+        times = []
+        for _ in range(3):
+            begin = time.process_time()
+            call()
+            times.append(time.process_time() - begin)
+        return min(times)
+
+    estimate, truth = dag(100, 0, 0.05), dag(100, 1, 0.05)
+    assert 0 < sid(estimate, truth) <= 9900
+    assert seconds(lambda: sid(estimate, truth)) < 5 * seconds(lambda: wrong_effects(truth, estimate))
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -68,3 +68,10 @@ def flow(v: torch.Tensor, size: int = 96) -> torch.Tensor:
         (0, 20),
         size,
     )
+
+
+def balls(discs, size: int = 64) -> torch.Tensor:
+    """Discs ((x, y), colour), in pixels from the upper left corner."""
+    unit = 20 / size
+    artists = [Circle((unit * x, 20 - unit * y), 5 * unit, color=colour) for (x, y), colour in discs]
+    return picture(artists, (0, 20), size)
