@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reference.arrays import REPRESENTATIONS, inputs
 from whence.metrics import irs, robustness
-from whence.metrics.irs import spans
+from whence.metrics.irs import Within, spans
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference" / "disentanglement_lib.json").read_text())
 EVERY = [(of, name) for of in ("tiny", "dsprites") for name in REPRESENTATIONS]
@@ -50,7 +50,7 @@ def test_spans_are_ranges_and_in_the_study_s_terms_distances_from_the_mean(seed,
         expected = [np.quantile(np.abs(p - p.mean()), quantile) for p in parts]
     else:
         expected = [np.quantile(p, 0.5 + quantile / 2) - np.quantile(p, 0.5 - quantile / 2) for p in parts]
-    found = spans(column, np.argsort(column, kind="stable"), label, quantile, study)
+    found = spans(column, np.argsort(column), Within.of(label), quantile, study)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

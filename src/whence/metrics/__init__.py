@@ -29,7 +29,7 @@ from whence.metrics.dci_es import (
     loss_capacity,
 )
 from whence.metrics.dcimig import DCIMIG, dcimig
-from whence.metrics.evaluate import evaluate, read_results
+from whence.metrics.evaluate import evaluate, rank, read_results
 from whence.metrics.explicitness import Explicitness, auroc, explicitness, explicitness_each
 from whence.metrics.factor_vae import FactorVAEMetric, Vote, factor_vae_metric, majority_vote
 from whence.metrics.graphs import (
@@ -49,7 +49,7 @@ from whence.metrics.infomec import InfoMEC, info_mec, linear_information, neighb
 from whence.metrics.information import Information, mutual_information
 from whence.metrics.irs import IRS, irs, robustness
 from whence.metrics.jemmig import JEMMIG, jemmig
-from whence.metrics.known import METRICS, suited
+from whence.metrics.known import METRICS, RANKINGS, suited
 from whence.metrics.maps import Linear, Network
 from whence.metrics.mcc import MCC, Match, match, mcc
 from whence.metrics.metric import Metric, Part, Result, Results
@@ -67,18 +67,12 @@ from whence.metrics.mixing import (
     with_parents,
     with_surrounding,
 )
-from whence.metrics.models import (
-    UDR,
-    cross_evaluation,
-    lasso_similarity,
-    model_centrality,
-    spearman_similarity,
-    udr,
-)
+from whence.metrics.model_centrality import ModelCentrality, cross_evaluation, model_centrality
 from whence.metrics.modularity import Modularity, modularity, modularity_from
 from whence.metrics.noise import evident, informative
 from whence.metrics.probe import Probe
 from whence.metrics.r2 import R2, r2, r2_each
+from whence.metrics.ranking import Ranking
 from whence.metrics.reconstruction import (
     SSIM,
     BernoulliCrossEntropy,
@@ -100,6 +94,7 @@ from whence.metrics.samples import (
 )
 from whence.metrics.sap import SAP, sap, sap_scores
 from whence.metrics.sharing import Sharing
+from whence.metrics.udr import UDR, Agreement, lasso_similarity, spearman_similarity, udr
 from whence.metrics.unsupervised import (
     CodeInformation,
     GaussianTotalCorrelation,

@@ -1,16 +1,17 @@
-"""evaluate: every metric on one set of codes."""
+"""evaluate: every metric on one set of codes. rank: several models, each beside the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from whence import runs, storage, values
 from whence.metrics.arrays import Unmeasurable
-from whence.metrics.known import suited
+from whence.metrics.known import RANKINGS, suited
 from whence.metrics.metric import Metric, Result, Results
 from whence.metrics.probe import Probe
+from whence.metrics.ranking import Ranking
 from whence.representation import Representation
 from whence.runs import Fitted
 from whence.worlds import World
@@ -35,16 +36,7 @@ def evaluate(
     By default every metric is measured that has something to ask of the world: those of graphs only where there is one.
     Observations are drawn and encoded once. The results of a run with a folder are written to its `results.json`.
     """
-    representation = fitted.representation if isinstance(fitted, Fitted) else fitted
-    if world is None:
-        if not isinstance(fitted, Fitted):
-            raise TypeError("A bare representation does not know its world. Call evaluate(representation, world).")
-        world = runs.world_of(fitted.data)
-    if tuple(world.shape) != tuple(representation.spec.shape):
-        raise ValueError(
-            f"The representation encodes observations of shape {tuple(representation.spec.shape)}, and this world's "
-            f"have shape {tuple(world.shape)}. Evaluate on the world it was fitted on, or one of the same shape."
-        )
+    representation, world = asked(fitted, world)
     if samples < FEWEST or bootstrap < 0:
         raise ValueError(
             f"Metrics need {FEWEST} observations or more, and draws of their rows that are not negative, got "
@@ -69,6 +61,59 @@ def evaluate(
     if isinstance(fitted, Fitted) and fitted.folder is not None:
         storage.write_json(fitted.folder / "results.json", sealed(found))
     return found
+
+
+def asked(fitted: Fitted | Representation, world: World | None) -> tuple[Representation, World]:
+    """What is measured, and on which world: by default the one it was fitted on."""
+    representation = fitted.representation if isinstance(fitted, Fitted) else fitted
+    if world is None:
+        if not isinstance(fitted, Fitted):
+            raise TypeError("A bare representation does not know its world. Call evaluate(representation, world).")
+        world = runs.world_of(fitted.data)
+    if tuple(world.shape) != tuple(representation.spec.shape):
+        raise ValueError(
+            f"The representation encodes observations of shape {tuple(representation.spec.shape)}, and this world's "
+            f"have shape {tuple(world.shape)}. Evaluate on the world it was fitted on, or one of the same shape."
+        )
+    return representation, world
+
+
+def rank(
+    models: Sequence[Fitted | Representation],
+    world: World | None = None,
+    *,
+    rankings: Iterable[Ranking] | None = None,
+    seed: int = 0,
+    samples: int = 10_000,
+    chance: bool = True,
+    bootstrap: int = 0,
+    watch: Callable[[str], None] | None = None,
+) -> tuple[Results, ...]:
+    """How far several models agree with each other on observations of a world (by default the one they were fitted
+    on): the results of each model, in their order. By default with every ranking.
+
+    Nothing of the truth is used, so it serves to choose among runs; what is chosen is the most typical, which is the
+    best only if what is right is what models have in common.
+    """
+    if len(models) < 2:
+        raise ValueError(f"Models are ranked by how they agree, so there must be two or more, got {len(models)}.")
+    pairs = [asked(model, world) for model in models]
+    worlds = list({values.digest(w): w for _, w in pairs}.values())
+    if len(worlds) > 1:
+        raise ValueError(
+            f"Models are ranked on the same observations, and these were fitted on {len(worlds)} worlds, such as "
+            f"{worlds[0]} and {worlds[1]}. Name one for all of them: rank(models, world)."
+        )
+    probes = [Probe(representation, of, seed=seed, samples=samples) for representation, of in pairs]
+    found = []
+    for ranking in rankings if rankings is not None else [kind() for kind in RANKINGS]:
+        if watch is not None:
+            watch(values.name_of(type(ranking)))
+        found.append(ranking(probes, chance=chance, bootstrap=bootstrap))
+    return tuple(
+        Results(results=mine, world=values.describe(worlds[0]), seed=seed, samples=samples)
+        for mine in zip(*found, strict=True)
+    )
 
 
 def shares(probe: Probe) -> list[list[float]] | None:

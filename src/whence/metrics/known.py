@@ -1,4 +1,4 @@
-"""The tuple of all metrics: one line each."""
+"""The tuples of all metrics, and of those that compare models with each other: one line each."""
 
 from whence.metrics.beta_vae import BetaVAEMetric
 from whence.metrics.counterfactuals import Counterfactuals
@@ -17,11 +17,14 @@ from whence.metrics.mic import MIC, ConceptMIC
 from whence.metrics.mig import MIG, MIGPosterior
 from whence.metrics.mig_sup import MIGSup
 from whence.metrics.mixing import ParentMixing, ScaleMixing
+from whence.metrics.model_centrality import ModelCentrality
 from whence.metrics.modularity import Modularity
 from whence.metrics.r2 import R2
+from whence.metrics.ranking import Ranking
 from whence.metrics.reconstruction import SSIM, BernoulliCrossEntropy, Reconstruction
 from whence.metrics.samples import PriorDiscrepancy, SampleDiscrepancy
 from whence.metrics.sap import SAP
+from whence.metrics.udr import UDR
 from whence.metrics.unsupervised import CodeInformation, GaussianTotalCorrelation, GaussianWassersteinCorrelation
 from whence.worlds import World
 
@@ -61,6 +64,8 @@ METRICS: tuple[type[Metric], ...] = (
     ParentMixing,
     Counterfactuals,
 )
+
+RANKINGS: tuple[type[Ranking], ...] = (UDR, ModelCentrality)
 
 
 def suited(world: World) -> list[Metric]:

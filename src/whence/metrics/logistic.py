@@ -18,21 +18,31 @@ class Logistic(NamedTuple):
     w: Array  #: (D, C)
     b: Array  #: (C,)
 
+    def scores(self, z: Array) -> Array:
+        """(N, C)"""
+        return z.astype(np.float64) @ self.w + self.b
+
     def log_p(self, z: Array) -> Array:
         """(N, C)"""
-        return torch.log_softmax(torch.from_numpy(z.astype(np.float64) @ self.w + self.b), 1).numpy()
+        return torch.log_softmax(torch.from_numpy(self.scores(z)), 1).numpy()
 
 
-def logistic(z: Array, y: Array, *, penalty: float = 1.0, tolerance: float = 1e-4, steps: int = 1_000) -> Logistic:
+def logistic(z: Array, y: Array, *, penalty: float = 1.0, tolerance: float = 1e-4, steps: int = 100) -> Logistic:
     r"""Minimises :math:`- \sum_n \log p(y_n \mid z_n) + \frac{\lambda}{2} \|w\|^2` by L-BFGS until no component of the
-    mean gradient exceeds the tolerance: scikit-learn's LogisticRegression. Codes should be of unit scale.
+    mean gradient exceeds the tolerance, in `steps` at the most: scikit-learn's LogisticRegression, save that the search
+    is along the principal components of the codes, each in units of its deviation. With a hundred codes that depend on
+    each other this takes a quarter of the steps, or comes as much nearer in the same. Codes should be of unit scale.
     """
     from scipy.optimize import minimize
 
     n, d = z.shape
     c = int(y.max()) + 1
+    values, vectors = np.linalg.eigh(np.cov(z.T, dtype=np.float64).reshape(d, d))
+    values = values.clip(1e-6 * max(values[-1], 1e-6))
+    turn = vectors / np.sqrt(values)
+    weight = torch.from_numpy(penalty / values)[:, None]  # of a component's squared coefficient: that of w
     each = max(1, NUMBERS // c)
-    xs = torch.from_numpy(np.hstack([z, np.ones((n, 1))]).astype(np.float32)).split(each)
+    xs = torch.from_numpy(np.hstack([z @ turn, np.ones((n, 1))]).astype(np.float32)).split(each)
     ys = torch.from_numpy(y.astype(np.int64)[:, None]).split(each)
     counted = torch.zeros(c, d + 1, dtype=torch.float64)
     for x, y_ in zip(xs, ys, strict=True):
@@ -45,12 +55,12 @@ def logistic(z: Array, y: Array, *, penalty: float = 1.0, tolerance: float = 1e-
             log_p = torch.log_softmax(x @ w, 1)
             total -= log_p.gather(1, y_).sum(dtype=torch.float64).item()
             slope += x.T @ log_p.exp_()
-        slope[:d] += penalty * w[:d]
-        return (total + penalty / 2 * w[:d].square().sum().item()) / n, (slope / n).numpy().ravel()
+        slope[:d] += weight * w[:d]
+        return (total + (weight * w[:d].square()).sum().item() / 2) / n, (slope / n).numpy().ravel()
 
     start = np.zeros((d + 1, c))
     start[d] = np.log(np.bincount(y) / n)
     found = minimize(
         loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": tolerance, "ftol": 1e-9}
     ).x.reshape(d + 1, c)
-    return Logistic(found[:d], found[d])
+    return Logistic(turn @ found[:d], found[d])

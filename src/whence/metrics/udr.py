@@ -1,19 +1,18 @@
-"""Many representations at once, without the truth: which of them do the others agree with?"""
+"""Unsupervised disentanglement ranking: does each code of a model stand for one of another model, and for one only?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch import Generator
 
-from whence.descend import mix
+from whence.evidence import Evidence, Reference
 from whence.metrics.arrays import Array, as_array
-from whence.metrics.factor_vae import factor_vae_metric
 from whence.metrics.graphs import correlations
-from whence.representation import Decodes, Representation
+from whence.metrics.probe import Probe
+from whence.metrics.ranking import Ranking
 
 #: Codes of several models -> (all their dimensions, all their dimensions) similarities, not negative. Block (i, j) says
 #: how dimensions of model i (rows) stand for those of model j (columns).
@@ -59,7 +58,7 @@ def lasso(among: Array, targets: Array, alpha: float, sweeps: int) -> Array:
     raise ArithmeticError(f"The lasso has not settled after {sweeps:,} sweeps (it still moves by {moved:.1g}).")
 
 
-class UDR(NamedTuple):
+class Agreement(NamedTuple):
     models: Array  #: (M,) the median over the other models
     pairs: Array  #: (M, M) of models i and j; 0 on the diagonal, which is not looked at
 
@@ -71,7 +70,7 @@ def udr(
     similarity: Similarity = lasso_similarity,
     informative: float = 0.01,
     study: bool = False,
-) -> UDR:
+) -> Agreement:
     r"""Unsupervised disentanglement ranking: does each dimension of a model stand for one of another model, and for
     one only? Between 0 and 1, higher is better.
 
@@ -98,7 +97,7 @@ def udr(
             if i != j:
                 pairs[i, j] = relative_strength(r[ends[i] : ends[i + 1], ends[j] : ends[j + 1]], study)
     # disentanglement_lib@86a644d (udr.py): the median over models j whose codes predict those of i, pairs[j, i]
-    return UDR(np.array([np.median(np.delete(pairs[:, i], i)) for i in range(m)]), pairs)
+    return Agreement(np.array([np.median(np.delete(pairs[:, i], i)) for i in range(m)]), pairs)
 
 
 def seen(codes: Sequence[Any], kl: Sequence[Any] | None, informative: float) -> list[Array]:
@@ -132,73 +131,36 @@ def relative_strength(r: Array, study: bool = False) -> float:
     return float((found[0].mean() + found[1].mean()) / 2 if study else np.concatenate(found).mean())
 
 
-# --- models as each other's worlds -----------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class UDR(Ranking):
+    """Unsupervised disentanglement ranking: does each code of a model stand for one of another model, and for one only?
 
+    The median over the other models. Codes take part whose divergence from the prior is above `informative`, and of
+    models without a posterior all that vary.
 
-def cross_evaluation(
-    representations: Sequence[Representation],
-    *,
-    samples: int = 5_000,
-    levels: int = 20,
-    size: int = 100,
-    train: int = 2_000,
-    test: int = 1_000,
-    seed: int = 0,
-) -> Array:
-    r"""(M, M) of the FactorVAE metric of encoder i on observations that decoder j makes from codes it knows.
-
-    Model j is a world whose factors are its D codes, drawn from a standard normal: `samples` codes, each one of
-    `levels` quantiles, are decoded once and encoded by every model; groups of `size` that share a code's level are
-    then dealt as `factor_vae_metric` does. Chance is 1 / D. The diagonal says how well a model knows itself. It costs
-    M decodings and M² encodings of `samples` observations.
-
-    Departures from the authors' code (fjxmlzn/InfoGAN-CR@e0537bc, FactorVAE_dSprites/): groups out of one pool instead
-    of 1,000 newly made ones; votes are tested on other groups than they were counted on; encoded dimensions that
-    hardly vary take no part. As there, a code that its decoder ignores counts against everyone.
-
-    Lin et al., InfoGAN-CR and ModelCentrality, ICML 2020.
+    Misses: that models may agree on what is wrong. If most fail in one way, that way ranks first.
     """
-    models = list(representations)
-    for model in models:
-        if not isinstance(model, Decodes):
-            raise TypeError(
-                f"Models evaluate each other on what they decode, and {type(model).__name__} cannot decode."
-            )
-    if len(models) < 2 or len({tuple(model.spec.shape) for model in models}) != 1:
-        shapes = ", ".join(str(tuple(model.spec.shape)) for model in models)
-        raise ValueError(f"Models evaluate each other on observations of one shape, two or more of them, got {shapes}.")
-    if levels < 2:
-        raise ValueError(f"A code needs two levels or more to differ between groups, got levels={levels}.")
-    quantile = torch.special.ndtri((torch.arange(levels, dtype=torch.float64) + 0.5) / levels).float()
-    matrix = np.empty((len(models), len(models)))
-    for j, maker in enumerate(models):
-        rng = Generator().manual_seed(mix(seed, "cross evaluation", str(j)))
-        level = torch.randint(levels, (samples, maker.dims), generator=rng)
-        codes: list[list[Array]] = [[] for _ in models]
-        for part in level.split(1024):
-            x = maker.decode(quantile[part])  # type: ignore[operator]
-            for known, model in zip(codes, models, strict=True):
-                known.append(model.encode(x).numpy())
-        for i, known in enumerate(codes):
-            matrix[i, j] = factor_vae_metric(
-                np.concatenate(known), level.numpy(), size=size, train=train, test=test, seed=seed
-            )
-    return matrix
 
+    spearman: bool = False  #: rank correlations, which forgive monotone maps, instead of the lasso's weights
+    informative: float = 0.01  #: nats of divergence from the prior above which a code takes part
+    study: bool = False  #: the average of disentanglement_lib
 
-def model_centrality(matrix: Any) -> Array:
-    r"""(M,) how well each model and the others know each other, from their cross-evaluation B; the largest is the
-    medoid, and the model to choose.
+    reference: ClassVar[Reference] = Reference(
+        key="duan2020unsupervised",
+        authors="Duan, Sunny and Matthey, Loic and Saraiva, Andre and Watters, Nicholas and Burgess, Christopher and "
+        "Lerchner, Alexander and Higgins, Irina",
+        title="Unsupervised Model Selection for Variational Disentangled Representation Learning",
+        venue="International Conference on Learning Representations",
+        year=2020,
+        url="https://arxiv.org/abs/1905.12614",
+    )
+    evidence: ClassVar[tuple[Evidence, ...]] = (Evidence("reference-checked", "tests/metrics/test_udr.py"),)
 
-    .. math:: s_i = \frac{1}{M - 1} \sum_{j \ne i} \frac{B_{ij} + B_{ji}}{2}
-
-    Lin et al., InfoGAN-CR and ModelCentrality, ICML 2020.
-    """
-    b = as_array(matrix).astype(np.float64)
-    if b.ndim != 2 or b.shape[0] != b.shape[1] or len(b) < 2 or not np.isfinite(b).all():
-        raise ValueError(
-            f"Centrality needs a finite square matrix of two models or more, got shape {b.shape}. It is what "
-            "cross_evaluation returns."
-        )
-    both = (b + b.T) / 2
-    return (both.sum(1) - both.diagonal()) / (len(b) - 1)
+    def measure(self, probes: Sequence[Probe]) -> list[float]:
+        z = [probe.pool.z for probe in probes]
+        kl = [
+            np.where(codes.max(0) > codes.min(0), np.inf, 0.0) if (found := probe.kl()) is None else found
+            for codes, probe in zip(z, probes, strict=True)
+        ]
+        alike = spearman_similarity if self.spearman else lasso_similarity
+        return udr(z, kl=kl, similarity=alike, informative=self.informative, study=self.study).models.tolist()
