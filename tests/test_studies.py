@@ -167,6 +167,16 @@ def test_the_filter_of_weak_models_keeps_those_whose_edges_can_be_seen():
     assert not all(lscale_table6.not_weak(seed, 0.25, RandomMLP()) for seed in range(5))
 
 
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_authors_filter_leaves_no_linear_model_out(kind):
+    from whence.scm import RandomLinear
+    from whence.studies import lscale_table6
+
+    # .5^2 / 1.5, the least squared weight by the largest variance of noise, is .17, and the filter asks for .02
+    models = [1_000 * n + seed for n in (5, 8) for seed in range(5)]
+    assert all(lscale_table6.not_weak(m, 0.25, RandomLinear(), nodes=m // 1_000, kind=kind) for m in models)
+
+
 def test_the_fitted_rate_is_the_exponent_of_the_errors(tmp_path):
     from whence.studies import finite_sample
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.distributions import Laplace
 
 from tests.methods.test_umni import drawn, interventions, oracle, population, seeded
 from whence.descend import Run
@@ -17,7 +18,18 @@ from whence.methods.score_based._additive import Fit, Monomials
 from whence.methods.score_based._multinode import Blocks
 from whence.methods.score_based.lscale import CausalCode
 from whence.representation import Decodes, HasGraph, Intervenes
-from whence.scm import SCM, RandomMLP, RandomQuadratic, is_acyclic, random_graph, transitive_closure
+from whence.scm import (
+    SCM,
+    Additive,
+    Hard,
+    Linear,
+    RandomMLP,
+    RandomQuadratic,
+    Soft,
+    is_acyclic,
+    random_graph,
+    transitive_closure,
+)
 from whence.scores import MulticlassRatio
 from whence.views import Environments
 
@@ -375,6 +387,38 @@ def test_interventions_that_look_soft_are_told():
     data, *_ = drawn(THREE, kind="soft", density=1.0, mechanism=RandomQuadratic(), rows=20_000, seed=1)
     with pytest.warns(UserWarning, match="as no hard intervention leaves it"):
         LSCALE().fit(told(data, kind=None), Run())
+
+
+@pytest.mark.parametrize("gains", [(0.5, -0.3, 0.2, 2.0), (1.0, 1.0, 1.0, 1.0)])
+def test_soft_interventions_on_linear_mechanisms_are_hard_ones_on_other_latents(gains):
+    """Latents y = (I - C) z, with C the weights under interventions: the same laws in every environment."""
+    n, rng = 4, seeded(3)
+    B = torch.randn(n, n, generator=rng, dtype=torch.float64).tril(-1)
+    C = torch.tensor(gains, dtype=torch.float64)[:, None] * B
+    new = torch.eye(n) - C
+    A = (B - C) @ torch.linalg.inv(new)  # mechanisms of y
+
+    def model(weights):
+        noise = Laplace(0.0, 1.0)
+        mechanisms = [Additive(link=Linear(row[:i]) if i else None, noise=noise) for i, row in enumerate(weights)]
+        return SCM.of(torch.ones(n, n).triu(1), mechanisms)
+
+    z = 3 * torch.randn(50, n, generator=rng, dtype=torch.float64)
+    y = z @ new.T  # of determinant one
+    assert torch.allclose(model(B).log_prob(z), model(A).log_prob(y))
+    for i, gain in enumerate(gains):
+        soft, hard = {i: Soft(gain=gain, variance=0.25)}, {i: Hard(variance=0.25)}
+        assert torch.allclose(model(B).log_prob(z, do=soft), model(A).log_prob(y, do=hard))
+    if gains[0] == 1:  # only variances change
+        assert not A.any()
+
+
+def test_latents_that_look_hard_are_found_without_a_warning_where_interventions_are_soft_and_linear(recwarn):
+    data, scm, mixing, _ = drawn(THREE, kind="soft", density=1.0, rows=50_000, seed=2)
+    code = LSCALE().fit(told(data, kind=None), Run())
+    assert not [str(w.message) for w in recwarn if "hard" in str(w.message)]
+    new = torch.eye(3) - scm.gaussian.weights.T / 2  # soft interventions halve the weights
+    assert torch.allclose(mixed(code, mixing).abs(), (new / new.norm(dim=1, keepdim=True)).abs(), atol=0.03)
 
 
 def test_soft_interventions_on_other_than_linear_mechanisms_ask_for_other_scores():

@@ -13,7 +13,7 @@ from whence.metrics import MCC, SHD, ScaleMixing
 from whence.scm import Random, RandomMLP
 from whence.scores import Oracle, ScoreEstimator
 from whence.studies.study import Published, Row, Scale, Study
-from whence.views import View
+from whence.views import Kind, View
 from whence.worlds import Mixed, World
 
 EXAMPLES = {"smoke": 4_000, "cpu": 50_000, "paper": 50_000}
@@ -52,11 +52,11 @@ def strong(seed: int, factor: float) -> int:
     return next(model for model in range(start, start + 1_000) if not_weak(model, factor, RandomMLP()))
 
 
-def not_weak(model: int, factor: float, mechanism: Random) -> bool:
+def not_weak(model: int, factor: float, mechanism: Random, nodes: int = 5, kind: Kind = "hard") -> bool:
     """Whether the score difference of each true edge is at least `WEAK` in the mean square."""
-    world = Mixed(nodes=5, dims=5, mechanism=mechanism, model_seed=model)
+    world = Mixed(nodes=nodes, dims=nodes, mechanism=mechanism, model_seed=model)
     z = world.scm.sample(2_000, rng=Generator().manual_seed(model))
-    d = world.score_differences(kind="hard", scale=factor).latent(z)
+    d = world.score_differences(kind=kind, scale=factor).latent(z)
     size = d.square().mean(1)  # (environments, n): one environment for each node, in their order
     return bool((size.T[world.scm.graph] >= WEAK).all())
 

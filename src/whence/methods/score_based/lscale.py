@@ -87,7 +87,15 @@ class LSCALE(Method):
     edges more are seen where interventions widen a latent (the study `lscale_table6` counts them).
 
     Targets may be told, or only coupled (`Environments` without targets): then the order of the environments is that
-    of the latents.
+    of the latents. One environment of each latent is used; of others on the same latent a warning says that they are
+    not, because two interventions on one latent have two mechanisms, and the search knows one.
+
+    Hard or soft is an assumption. A soft intervention that makes :math:`z_i = b_i^\top z_{pa} + e_i` into
+    :math:`\tilde b_i^\top z_{pa} + \tilde e_i` is a hard one on :math:`y_i = z_i - \tilde b_i^\top z_{pa}`, and
+    elsewhere :math:`y_i = (b_i - \tilde b_i)^\top z_{pa} + e_i` is a linear mechanism of the same causes: all
+    environments have the same laws in both models, whatever the noise, so that no method can tell. (Where only
+    variances change, y has no edges at all.) What can be seen, and is warned of, is an intervened mechanism that is
+    not linear: no linear mixing takes it away.
 
     Not identified: signs and scales of latents; with soft interventions, more than a mixture of each latent with its
     causes and the transitive closure of the graph. With `full_rank`, soft interventions give the graph itself.
