@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from whence import CauCA, Environments, fit
-from whence.methods.interventional.cauca import CausalBase
+from whence.methods.interventional.cauca import CausalBase, directions
 from whence.methods.score_based._maps import set_linear
 from whence.methods.score_based.fronts import Principal
 from whence.scm import SCM, Hard, RandomLinear, from_edges
@@ -63,6 +63,16 @@ def test_a_replaced_mechanism_looks_at_the_causes_of_its_target_only_if_it_is_so
     assert own > 0.1
     assert other == 0
     assert (cause == 0) == hard
+
+
+def test_with_two_environments_a_latent_it_begins_at_those_of_a_linear_gaussian_model():
+    world = Mixed(nodes=3, dims=3, density=1.0, model_seed=4)
+    batch = world.environments(per_node=2).take(50_000, seeded())
+    u = [batch.observational, *(env.x for env in batch.interventional)]
+    H = directions(u, [0, 1, 2] * 2)
+    share = torch.nn.functional.normalize(H.double() @ world.mixing_matrix).abs()  # of each true latent in each row
+    assert float(share.diagonal().min()) > 0.99
+    assert torch.allclose((u[0] @ H.T).std(0), torch.ones(3), atol=1e-2)
 
 
 def test_the_density_of_a_fit_is_its_change_of_variables():

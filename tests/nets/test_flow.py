@@ -84,6 +84,15 @@ def test_a_fresh_flow_is_a_rotation():
     assert log.abs().max() < 1e-4
 
 
+def test_a_fresh_flow_can_begin_at_any_matrix():
+    flow, x = Flow(3), torch.randn(30, 3, generator=seeded(5))
+    H = torch.randn(3, 3, generator=seeded(6))
+    flow.begin_at(H)
+    z, log = flow(x)
+    assert torch.allclose(z, x @ H.T, atol=1e-5)
+    assert torch.allclose(log, torch.linalg.slogdet(H).logabsdet.expand(30), atol=1e-5)
+
+
 def test_couplings_keep_what_they_condition_on_and_rotations_mix_it():
     coupling = Coupling(4, 2, (8,), 6)
     nn.init.normal_(coupling.bins[-1].weight)

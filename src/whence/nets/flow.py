@@ -110,6 +110,14 @@ class Flow(nn.Module):
         couplings = [m for _ in range(layers if n > 1 else 0) for m in (Coupling(n, n // 2, hidden, bins), Affine(n))]
         self.layers = nn.ModuleList([*couplings, Affine(n, rotated=False), Coupling(n, 0, (), bins)])
 
+    def begin_at(self, matrix: Tensor) -> None:
+        """Make a fresh flow, whose couplings are the identity still, this linear map."""
+        *others, last = [layer for layer in self.layers if isinstance(layer, Affine)]
+        with torch.no_grad():
+            for layer in others:
+                matrix = matrix @ layer.weight.T.to(matrix)  # the first to act is nearest to x
+            last.weight.copy_(matrix)
+
     def forward(self, x: Tensor, inverse: bool = False) -> tuple[Tensor, Tensor]:
         """(B, n) -> (B, n), and the logarithm of the volume change, (B,); of the inverse, both of it."""
         log = x.new_zeros(len(x))

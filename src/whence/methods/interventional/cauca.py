@@ -91,6 +91,26 @@ class CausalFlow(Representation):
         return self.base.graph
 
 
+def directions(u: Sequence[Tensor], targets: Sequence[int]) -> Tensor:
+    """Rows of unit variance, (n, n), for the likelihood to begin at, which has other maxima: along each, precisions of
+    the environments of its target differ most. Two hard ones differ along their target alone, if all is linear and
+    Gaussian; one and the observational environment, along its causes too."""
+    precision = [torch.linalg.inv(torch.cov(rows.T.double()).view(rows.shape[1], -1)) for rows in u]
+    rows = []
+    for t in sorted(set(targets)):
+        own = [precision[e] for e, target in enumerate(targets, 1) if target == t]
+        own = own if len(own) > 1 else [precision[0], *own]
+        value, vector = max(
+            (torch.linalg.eigh(a - b) for k, a in enumerate(own) for b in own[:k]), key=lambda s: s[0].abs().amax()
+        )
+        rows.append(vector[:, value.abs().argmax()])
+    H = torch.stack(rows)
+    if float(torch.linalg.cond(H)) > 1e4:
+        H = torch.eye(len(H)).to(H)
+    spread = torch.einsum("ki,ij,kj->k", H, torch.linalg.inv(precision[0]), H).sqrt()
+    return (H / spread[:, None]).to(u[0])
+
+
 class Coordinates(NamedTuple):
     u: Tensor  #: (1 + E, B, n)
 
@@ -135,7 +155,7 @@ class CauCA(Gradient):
     examples: int = 10_000  #: observations of each environment, at most
 
     recipe: ClassVar[Recipe] = Recipe(
-        steps=2_000, batch=64, optimiser=Adam(lr=3e-3), schedule=Cosine(warmup=50), clip=10.0
+        steps=2_000, batch=64, optimiser=Adam(lr=5e-3), schedule=Cosine(warmup=50), clip=10.0
     )
     needs: ClassVar[type[View]] = Environments
     design: ClassVar[Mapping[str, Any]] = {"kind": "hard"}
@@ -205,6 +225,7 @@ class CauCA(Gradient):
             observe=lambda ticket, rng: ticket,
             blocks=blocks,
         )
+        nets.get_submodule("flow").begin_at(directions(blocks, targets).to(run.device))  # type: ignore[operator]
         descend(self.turns, nets, view, run)
         return code
 
