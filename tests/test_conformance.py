@@ -9,7 +9,7 @@ import torch
 
 from whence.check import CheckFailed, check_method, method_checks, metric_checks, run_checks, world_checks
 from whence.descend import Terms
-from whence.methods import METHODS, BetaVAE, Gradient, Method
+from whence.methods import METHODS, BetaVAE, CauCA, Gradient, Method
 from whence.metrics import METRICS, Metric
 from whence.nets import MLP, Architecture
 from whence.representation import Representation
@@ -26,6 +26,8 @@ def small(kind: type[Method]) -> Method:
     method: Any = kind()
     if isinstance(getattr(method, "critic", None), tuple):
         method = replace(method, critic=(8,))
+    if isinstance(method, CauCA):  # refuses to go without a graph
+        method = replace(method, graph=("0->1",), hidden=(8,))
     if hasattr(method, "drawing"):
         method = replace(method, drawing=MLP(hidden=(8,)))
     return replace(method, net=MLP(hidden=(16,))) if hasattr(method, "net") else method

@@ -9,6 +9,7 @@ from whence.descend import Adam, Cosine, Recipe
 from whence.fit import Console, fit, fit_many
 from whence.methods import (
     AAE,
+    AE,
     DIPVAE,
     GSCALE,
     GVAE,
@@ -27,6 +28,7 @@ from whence.methods import (
     AnnealedVAE,
     BetaTCVAE,
     BetaVAE,
+    CauCA,
     CausalVAE,
     CausalWAE,
     ClusteringAAE,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from whence import ICA, PCA, AdaGVAE, Environments, Pixels, RandomEncoder, fit
+from whence import AE, ICA, PCA, AdaGVAE, Environments, Pixels, RandomEncoder, fit
+from whence.descend import Adam
 from whence.nets import MLP
 from whence.worlds import Mixed
 
@@ -94,3 +97,13 @@ def test_a_random_encoder_is_an_untrained_network_of_its_seed(x):
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     assert one.shape == (500, 2)
+
+
+def test_a_linear_autoencoder_spans_the_principal_components(x):
+    x = x - x.mean(0)
+    recipe = replace(AE.recipe, steps=600, batch=256, optimiser=Adam(lr=3e-2))
+    r = fit(AE(latents=3, net=MLP(hidden=())), x, recipe=recipe).representation
+    _, s, _ = torch.linalg.svd(x, full_matrices=False)
+    least = float(s[3:].square().sum()) / len(x)  # what the three leading components leave out
+    lost = float((r.decode(r.encode(x)) - x).square().sum()) / len(x)
+    assert least - 1e-4 <= lost < 1.1 * least

@@ -9,6 +9,7 @@ import torch
 from torch import Generator
 
 from whence import fit
+from whence.descend import Run
 from whence.fit import as_view
 from whence.methods import GSCALE, ContrastiveCRL, InterventionalAE
 from whence.methods.score_based import _graph as graphs
@@ -23,7 +24,7 @@ from whence.methods.score_based._pairs import (
     told_pairs,
 )
 from whence.methods.score_based.fronts import Convolutional, Principal, TanhCode, TanhLinear
-from whence.methods.score_based.gscale import Quality
+from whence.methods.score_based.gscale import Quality, encoded
 from whence.metrics import mcc, r2, shd
 from whence.nets import MLP, Conv64
 from whence.representation import Decodes, HasGraph, Intervenes
@@ -266,6 +267,18 @@ def test_samples_give_latents_and_graph(tanh):
     assert not fitted.representation.quality.failed
 
 
+def test_scores_learned_again_on_the_latents_found_are_those_of_the_reduced_code(tanh):
+    w, fitted = tanh
+    code, method = fitted.representation, fitted.method
+    x = [torch.cat(list(w.environments(**TWO).rows(e, 3_000, seeded(e)))) for e in range(7)]
+    u = [encoded(code.front, iter([rows]), "cpu") for rows in x]  # as many as latents: nothing is reduced
+    got = method.sharper(code, u, Run(recipe=SHORT))
+    z = w.map.inverse(x[0].double())
+    true = torch.linalg.solve(torch.linalg.lstsq(z, u[0].double()).solution, w.score_differences(**TWO).latent(z).mT).mT
+    for e in range(6):
+        assert torch.corrcoef(torch.stack([got[e].flatten().double(), true[e].flatten()]))[0, 1] > 0.9
+
+
 def test_codes_come_in_the_order_of_told_targets_and_decode(tanh):
     w, fitted = tanh
     r = fitted.representation
@@ -405,6 +418,8 @@ def test_settings_out_of_range_are_refused():
         ({"per_node": 3}, "one or two environments"),
         ({"objective": "none"}, "'ratio' or 'axes'"),
         ({"restarts": 0}, "at least 1"),
+        ({"rounds": 0}, "at least 1"),
+        ({"rounds": 2, "scores": Oracle(torch.zeros)}, "not learned again"),
         ({"level": 0.0}, "probability"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -11,6 +11,7 @@ from whence.nets import (
     Architecture,
     Burgess,
     ClassOf,
+    Coarse,
     Conv64,
     Inputs,
     Nets,
@@ -54,6 +55,16 @@ def test_burgess_has_the_weights_of_the_paper():
     assert weights_of(Burgess().decoder(10, (1, 64, 64))) == decoder
 
 
+def test_the_coarse_encoder_has_the_weights_of_the_paper_and_sees_what_is_drawn_on_white():
+    net = Coarse().encoder((3, 64, 64), 4)
+    assert weights_of(net) == conv(3, 16, 5) + linear(1600, 64) + linear(64, 4)
+    x = torch.ones(1, 3, 64, 64)
+    first = net[:2](x)
+    assert torch.allclose(first, net[1].bias[:, None, None].expand_as(first[0])[None])
+    x[..., 30:34, 30:34] = 0
+    assert not torch.allclose(net[:2](x), first)
+
+
 def test_an_mlp_has_the_layers_it_says_and_its_decoder_in_reverse():
     net = MLP(hidden=(8, 4))
     assert weights_of(net.encoder((2, 3), 5)) == linear(6, 8) + linear(8, 4) + linear(4, 5)
@@ -66,7 +77,7 @@ def test_without_hidden_layers_an_mlp_is_linear():
     torch.testing.assert_close(f(a + b) + f(torch.zeros(4, 3)), f(a) + f(b))
 
 
-@pytest.mark.parametrize("net", [Conv64(), Burgess()])
+@pytest.mark.parametrize("net", [Conv64(), Burgess(), Coarse()])
 @pytest.mark.parametrize("shape", [(1, 32, 32), (64, 64), (7,)])
 def test_convolutions_refuse_what_is_no_image_of_64(net, shape):
     name = type(net).__name__

@@ -215,6 +215,16 @@ def test_environments_have_the_moments_of_their_interventions(options):
         assert (got - expected).abs().max() < 0.05 * expected.abs().max()
 
 
+def test_interventions_may_shift_the_mean_of_their_target():
+    world = Mixed(nodes=3, dims=3, density=1.0)
+    model = world.scm.do(Design(shift=2.0, scale=1.0).dos(world.scm)[1])
+    batch = world.environments(shift=2.0, scale=1.0).take(40_000, seeded())
+    z = world.map.inverse(batch.interventional[1].x.double())
+    assert float(model.gaussian.mean[1]) == pytest.approx(2.0)
+    assert torch.allclose(z.mean(0), model.gaussian.mean, atol=0.1)
+    assert "shift" not in world.environments().origin  # so that runs of worlds without one keep their names
+
+
 def test_what_is_told_of_targets():
     world = Mixed(nodes=3, dims=4)
     known = world.environments(per_node=2)
@@ -271,6 +281,7 @@ def test_views_that_a_causal_world_offers():
         ({"per_node": 2, "multi_node": True}, "Use per_node=1 with multi_node"),
         ({"targets": "coupled"}, "two a node. Use per_node=2"),
         ({"scale": (1.0, 2.0)}, "one number, or a pair for per_node=2"),
+        ({"kind": "do", "points": (1.0,), "shift": 1.0}, "so no mean is shifted"),
     ],
 )
 def test_impossible_designs_are_refused(options, message):

@@ -6,6 +6,7 @@ from whence.methods.adversarial.clustering_aae import ClusteringAAE
 from whence.methods.adversarial.reducing_aae import ReducingAAE
 from whence.methods.adversarial.semi_supervised_aae import SemiSupervisedAAE
 from whence.methods.adversarial.wae import WAE
+from whence.methods.baseline.ae import AE
 from whence.methods.baseline.linear import ICA, PCA, Pixels, RandomEncoder
 from whence.methods.causal.anchored import AnchoredVAE, AnchoredWAE
 from whence.methods.causal.causal_vae import CausalVAE, UnlabelledCausalVAE
@@ -15,6 +16,7 @@ from whence.methods.grouped.ada_gvae import AdaGVAE
 from whence.methods.grouped.ada_ml_vae import AdaMLVAE
 from whence.methods.grouped.gvae import GVAE
 from whence.methods.grouped.ml_vae import MLVAE
+from whence.methods.interventional.cauca import CauCA
 from whence.methods.interventional.contrastive_crl import ContrastiveCRL
 from whence.methods.interventional.interventional_ae import InterventionalAE
 from whence.methods.labelled.ivae import IVAE
@@ -36,6 +38,7 @@ METHODS: tuple[type[Method], ...] = (
     RandomEncoder,
     PCA,
     ICA,
+    AE,
     VAE,
     BetaVAE,
     AnnealedVAE,
@@ -63,6 +66,7 @@ METHODS: tuple[type[Method], ...] = (
     UMNI,
     LinearGaussianCRL,
     GSCALE,
+    CauCA,
     ContrastiveCRL,
     InterventionalAE,
 )

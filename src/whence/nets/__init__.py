@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from whence.nets.architecture import Architecture, Nets, weights_of
-from whence.nets.conv import Burgess, Conv64
+from whence.nets.conv import Burgess, Coarse, Conv64
+from whence.nets.flow import Flow
 from whence.nets.labels import ClassOf, Inputs
 from whence.nets.mlp import MLP, mlp
 from whence.views import Spec
 
-ARCHITECTURES = (Conv64, Burgess, MLP)
+ARCHITECTURES = (Conv64, Burgess, Coarse, MLP)
 
 __all__ = [
     "ARCHITECTURES",
@@ -16,7 +17,9 @@ __all__ = [
     "Architecture",
     "Burgess",
     "ClassOf",
+    "Coarse",
     "Conv64",
+    "Flow",
     "Inputs",
     "Nets",
     "mlp",

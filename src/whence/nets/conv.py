@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from whence.nets.architecture import Architecture
+from whence.nets.mlp import mlp
 
 
 def images_of_64(name: str, shape: tuple[int, ...]) -> int:
@@ -94,3 +96,39 @@ class Burgess(Architecture):
             *convolutions,
             nn.ConvTranspose2d(32, c, 4, 2, 1),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coarse(Architecture):
+    """The encoder of Buchholz et al. (2023): one convolution of stride 3, a maximum, two layers. It sees white
+    as nothing, and so begins at what is drawn. The decoder, which they have not, is an MLP.
+
+    simonbing/CRLSanityCheck, crc/baselines/contrastive_crl/, ImageEncoderMinimal.
+    """
+
+    width: int = 16  #: channels
+    hidden: int = 64  #: units of the layer between
+
+    def encoder(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        c = images_of_64("Coarse", shape)
+        return nn.Sequential(
+            White(),
+            nn.Conv2d(c, self.width, 5, 3),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(100 * self.width, self.hidden),
+            nn.ReLU(inplace=True),
+            nn.Linear(self.hidden, outputs),
+        )
+
+    def decoder(self, latents: int, shape: tuple[int, ...]) -> nn.Module:
+        images_of_64("Coarse", shape)
+        return nn.Sequential(mlp([latents, self.hidden, math.prod(shape)]), nn.Unflatten(1, shape))
+
+
+class White(nn.Module):
+    """Pictures with white as 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1 - x

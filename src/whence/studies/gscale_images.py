@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from whence.methods import GSCALE, PCA, ContrastiveCRL, InterventionalAE
+from whence.descend import Adam
+from whence.methods import AE, GSCALE, ICA, PCA, ContrastiveCRL, InterventionalAE
 from whence.metrics import MCC, R2, SHD
+from whence.nets import Coarse
 from whence.scm import RandomBoxed, RandomBoxedQuadratic
 from whence.studies.study import Published, Row, Scale, Study
 from whence.views import View
@@ -18,7 +20,8 @@ TWO: dict[str, Any] = {"kind": "hard", "per_node": 2, "scale": (0.25, 4.0)}
 EXAMPLES = {"smoke": 100, "cpu": 5_000, "paper": 10_000}
 STEPS = {"smoke": 5, "cpu": 1_000, "paper": 8_000}
 CONTRAST = {"smoke": 2, "cpu": 1_500, "paper": 30_000}
-POINTS = ((0.0,), (-0.05, 0.0, 0.05), (-0.05, -0.025, 0.0, 0.025, 0.05))  # half of the box
+POINTS = ((0.05,), (-0.05, 0.0, 0.05), (-0.05, -0.025, 0.0, 0.025, 0.05))  # half of the box; 0 has no direction
+SHIFTED: dict[str, Any] = {"kind": "hard", "shift": 0.1}  # as theirs, interventions move means
 SEED = 100  # of the first world: worlds that methods were tried on while they were made are others
 
 
@@ -38,15 +41,22 @@ def rows(scale: Scale, seed: int) -> Iterator[Row]:
     world, hard = Balls(model_seed=SEED + seed), Balls(model_seed=SEED + seed, stepped=True)
     for balls in (2, 5):
         many = Balls(balls=balls, model_seed=SEED + seed, stepped=True)
-        contrast = replace(ContrastiveCRL.recipe, steps=CONTRAST[scale], batch=8 if scale == "smoke" else 64)
-        yield Row(
-            f"Buchholz et al., linear, {balls} balls, 1 hard a latent", ContrastiveCRL(), many, contrast, seen(ONE)
+        contrast = replace(
+            ContrastiveCRL.recipe,
+            steps=CONTRAST[scale],
+            batch=8 if scale == "smoke" else 128,
+            optimiser=Adam(lr=2e-3),
         )
+        label = f"Buchholz et al., linear, {balls} balls, 1 hard a latent"
+        yield Row(label, ContrastiveCRL(net=Coarse()), many, contrast, seen(SHIFTED))
     for points in POINTS:
         told = InterventionalAE(examples=EXAMPLES[scale], head="linear" if len(points) == 1 else "mlp")
         label = f"Ahuja et al., linear, 2 balls, {len(points)} do a latent"
         yield Row(label, told, hard, recipe, seen({"kind": "do", "points": points}))
-    yield Row("PCA, linear, 2 balls", PCA(latents=4, examples=min(2_000, EXAMPLES[scale])), world)
+    few = min(2_000, EXAMPLES[scale])
+    yield Row("autoencoder, linear, 2 balls", AE(latents=4), world, replace(AE.recipe, steps=STEPS[scale]))
+    yield Row("ICA, linear, 2 balls", ICA(latents=4, examples=few), world)
+    yield Row("PCA, linear, 2 balls", PCA(latents=4, examples=few), world)
 
 
 def seen(design: dict[str, Any]) -> Callable[[World], View]:

@@ -21,6 +21,7 @@ class Design:
     per_node: int = 1  #: environments for each node, 1 or 2
     scale: float | tuple[float, float] = 0.25  #: of the variance; a pair for two a node (else the second is 1 / scale)
     change: Literal["scale", "increase"] = "scale"  #: the variance is multiplied by scale, or increased by it
+    shift: float = 0.0  #: added to the mean of what is intervened on, in the units of the model
     gain: float = 0.5  #: factor of a soft intervention on the effect of the causes
     targets: Told = "known"  #: coupled: which two environments have the same target is told, the target is not
     points: tuple[float, ...] = ()  #: what do sets a node to, in the units of the model; an environment for each
@@ -39,6 +40,8 @@ class Design:
             raise ValueError("Sets of several nodes come once each. Use per_node=1 with multi_node.")
         if self.targets == "coupled" and self.per_node == 1:
             raise ValueError("Coupled environments share their target, so there are two a node. Use per_node=2.")
+        if self.shift and self.kind == "do":
+            raise ValueError(f"do sets a value, so no mean is shifted, got shift={self.shift}. Leave it out.")
         if not isinstance(self.scale, float | int) and (len(self.scale) != 2 or self.per_node == 1):
             raise ValueError(f"scale is one number, or a pair for per_node=2, got {self.scale}.")
 
@@ -66,8 +69,8 @@ class Design:
             if self.kind == "do":
                 return Set(scale)
             if self.kind == "hard":
-                return Hard(variance=scale, change=self.change)
-            return Soft(gain=self.gain, variance=scale, change=self.change)
+                return Hard(variance=scale, change=self.change, shift=self.shift)
+            return Soft(gain=self.gain, variance=scale, change=self.change, shift=self.shift)
 
         return [{i: how(scale) for i in sorted(targets)} for targets, scale in self.environments(len(scm))]
 

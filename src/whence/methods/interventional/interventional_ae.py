@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import silu
 
-from whence.descend import ALL, Adam, Cosine, Recipe, Run, Terms, Turn, descend, mix
+from whence.descend import ALL, Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.evidence import Evidence, Guarantee, Reference
 from whence.methods._method import Gradient
-from whence.methods.score_based.fronts import Convolutional, Front, Principal
+from whence.methods.score_based._reduction import Reduction
+from whence.methods.score_based.fronts import Front
 from whence.representation import Representation
 from whence.scores.grouped import Grouped
 from whence.views import Environments, Spec, View
@@ -25,8 +25,8 @@ class RegressedCode(Representation):
 
     def __init__(self, spec: Spec, dims: int, method: InterventionalAE) -> None:
         super().__init__(spec, dims)
-        self.front = method.front_for(spec).build(tuple(spec.shape), dims)
-        self.heads = method.heads(dims, self.front.dims)
+        self.reduction = Reduction(spec, dims, method.front)
+        self.heads = method.heads(dims, dims)
         self.register_buffer("mean", torch.zeros(dims))
         self.register_buffer("scale", torch.ones(dims))
 
@@ -34,7 +34,7 @@ class RegressedCode(Representation):
     scale: Tensor
 
     def raw(self, x: Tensor) -> Tensor:
-        y = self.front.encode(x)
+        y = self.reduction(x)
         return self.heads(y.expand(self.dims, *y.shape))[..., 0].T
 
     def codes(self, x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Told(View[Values]):
 class InterventionalAE(Gradient):
     r"""An autoencoder of observational data; then, for each latent, what it was set to is regressed on the code.
 
-    .. math:: \min_{h, g} \mathbb{E}_0 \|g(h(x)) - x\|^2, \qquad
+    .. math:: \min_{h, g} \sum_e \mathbb{E}_e \|g(h(x)) - x\|^2, \qquad
               \min_{r_i} \sum_{e \ni i} \mathbb{E}_e\, (r_i(h(x)) - a_e)^2, \qquad z_i = r_i(h(x))
 
     for the value :math:`a_e` of do in environment e. So targets and values must be told: it is supervised on what was
@@ -84,12 +84,14 @@ class InterventionalAE(Gradient):
     it and nothing else. The paper's table has such a row; here it is refused, unless the head is linear and without an
     intercept.
 
-    Departures from the authors' code (facebookresearch/CausalRepID): the autoencoders of this library in place of a
-    pretrained residual network, and regressions that are trained side by side. Values are regressed in units of their
-    largest magnitude.
+    Departures from the authors' code (facebookresearch/CausalRepID): the autoencoder is that of the first two stages of
+    `GSCALE`, in place of a pretrained residual network with a code of 25 numbers, so that the two are compared on the
+    same one. It has as many numbers as there are latents, which the paper's theorem asks for: regressions of few values
+    on more are rather classifiers of them. It learns from all environments, theirs from the observational one.
+    Regressions are trained side by side, in units of the largest magnitude of the values.
     """
 
-    front: Front | None = None  #: the autoencoder; none: Convolutional for pictures, Principal for vectors
+    front: Front | None = None  #: the first stage of the autoencoder; none: as GSCALE has it
     head: Literal["mlp", "linear"] = "mlp"  #: of the regressions: a network, or linear without an intercept
     hidden: int = 100  #: units of a network
     examples: int = 10_000  #: observations of each environment, at most
@@ -119,9 +121,6 @@ class InterventionalAE(Gradient):
         if self.head not in ("mlp", "linear"):
             raise ValueError(f"The head is 'mlp' or 'linear', got {self.head!r}.")
 
-    def front_for(self, spec: Spec) -> Front:
-        return self.front or (Convolutional() if len(spec.shape) == 3 else Principal())
-
     def heads(self, n: int, dims: int) -> nn.Module:
         return Straight(n, dims) if self.head == "linear" else Grouped(n, [dims, self.hidden, 1], silu, first=1.0)
 
@@ -146,25 +145,15 @@ class InterventionalAE(Gradient):
         each = self.told(data)
         code = self.skeleton(data.spec._replace(latents=len(each)))
         code.to(run.device)
-
-        def rows(e: int) -> Iterator[Tensor]:
-            return data.rows(e, self.examples, Generator().manual_seed(mix(run.seed, f"environment {e}")))
-
-        self.front_for(data.spec).learn(code.front, [partial(rows, 0)], run)
-        code.front.requires_grad_(False).eval()
-
-        def coded(e: int) -> Tensor:
-            with torch.no_grad():
-                return torch.cat([code.front.encode(p.to(run.device)) for part in rows(e) for p in part.split(256)])
-
+        u = code.reduction.learn(data, self.examples, run)
         y, value = [], []
         for own in each.values():
-            parts = {e: coded(e) for e in own}
+            parts = {e: u[e] for e in own}
             largest = max(abs(a) for a in own.values()) or 1.0
             y.append(torch.cat(list(parts.values())))
             value.append(torch.cat([p.new_full((len(p),), own[e] / largest) for e, p in parts.items()]))
         view = Told(
-            shape=(code.front.dims,),
+            shape=(code.dims,),
             draw_=lambda n, rng: torch.rand(n, len(each), generator=rng),
             observe=lambda ticket, rng: ticket,
             y=y,
@@ -173,7 +162,7 @@ class InterventionalAE(Gradient):
         descend(self.turns, code.heads, view, inner := replace(run), stage="train")
         run.stopped_at = inner.stopped_at
         with torch.no_grad():
-            z = torch.cat([code.raw(p.to(run.device)) for part in rows(0) for p in part.split(256)])
+            z = code.heads(u[0].expand(code.dims, *u[0].shape))[..., 0].T
             code.mean, code.scale = z.mean(0), z.std(0).clamp_min(1e-12)
         return code
 

@@ -199,6 +199,7 @@ class GSCALE(Gradient):
     per_node: int = 1  #: environments of a latent, where nobody says which belong together
     objective: Literal["ratio", "axes"] = "ratio"  #: off over on the axis, or the published distance from the axes
     weight: float = 10.0  #: of the reconstruction
+    rounds: int = 1  #: of stages 3 and 4: from the second on, scores are learned on the latents of the one before
     restarts: int = 2  #: of the last stage, side by side
     hidden: tuple[int, ...] = (64, 64)  #: of the maps of the last stage
     reducing: tuple[int, ...] = (256, 256)  #: of the maps of the reduction
@@ -244,8 +245,12 @@ class GSCALE(Gradient):
             raise ValueError(f"Score differences are learned on 'reduced' or 'code', got on={self.on!r}.")
         if self.objective not in ("ratio", "axes"):
             raise ValueError(f"The objective is 'ratio' or 'axes', got {self.objective!r}.")
-        if self.restarts < 1 or (self.latents is not None and self.latents < 1):
-            raise ValueError(f"restarts and latents are at least 1, got {self.restarts} and {self.latents}.")
+        if min(self.restarts, self.rounds) < 1 or (self.latents is not None and self.latents < 1):
+            raise ValueError(
+                f"restarts, rounds and latents are at least 1, got {self.restarts}, {self.rounds} and {self.latents}."
+            )
+        if self.rounds > 1 and self.scores is not None and self.scores.truth:
+            raise ValueError(f"Scores that are told are not learned again, got rounds={self.rounds}. Use rounds=1.")
         if not 0 < self.level < 1:
             raise ValueError(f"level is a probability between 0 and 1, got {self.level}.")
 
@@ -327,6 +332,9 @@ class GSCALE(Gradient):
         d = self.differences(code, y, u, run)
         pairs = pairs or find_pairs(u[0][:POINTS], d, straight=self.linear)
         last = self.disentangled(code, u[0][:POINTS], between(d, pairs), run)
+        for more in range(1, self.rounds):
+            d = self.sharper(code, u, run)
+            last = self.disentangled(code, u[0][:POINTS], between(d, pairs), run, stage=f"train-{more}")
         self.finish(code, u, d, pairs)
         quality = Quality(lost, *reduction, *last, float(attempts))
         code.errors = torch.tensor(quality)
@@ -378,6 +386,16 @@ class GSCALE(Gradient):
         found = estimator.fit([rows[:, :k] for rows in y], run=run).differences(y[0][:POINTS, :k])
         found = torch.cat([found, found.new_zeros(*found.shape[:2], code.front.dims - k)], 2)
         return pulled_in_chunks(lambda at: code.reducer.decoder(at[None])[0], at, found)
+
+    def sharper(self, code: DisentangledCode, u: Sequence[Tensor], run: Run) -> Tensor:
+        """Stage 3 once more, on the latents found. Where they are right, the log-ratio of a pair is a function of one
+        of them, and near a quadratic one if noise is Gaussian: there is less to learn than on the reduced code."""
+        with torch.no_grad():
+            z = [code.maps.encoder(rows[None])[0] for rows in u]
+        spread, at = z[0].std(0), u[0][:POINTS]
+        scores = (self.scores or MulticlassRatio()).fit([rows / spread for rows in z], run=run)
+        d = scores.differences(z[0][:POINTS] / spread)
+        return pulled_in_chunks(lambda part: code.maps.encoder(part[None])[0] / spread, at, d)
 
     def told(self, estimator: ScoreEstimator, code: DisentangledCode, u: Tensor, environments: int) -> Tensor:
         """True differences at observations, carried to the reduced code."""
@@ -455,13 +473,15 @@ class GSCALE(Gradient):
             fold = folding(marks[:LANDMARKS].double(), code.reducer.encoder(marks[None, :LANDMARKS].to(every))[0].cpu())
         return float(lost / (every - every.mean(0)).square().sum()), fold
 
-    def disentangled(self, code: DisentangledCode, u: Tensor, d: Tensor, run: Run) -> tuple[float, float]:
+    def disentangled(
+        self, code: DisentangledCode, u: Tensor, d: Tensor, run: Run, stage: str = "train"
+    ) -> tuple[float, float]:
         """Stage 4: the maps of the best restart, by its loss on all points, which is returned."""
         torch.manual_seed(mix(run.seed, "restarts"))
         nets = self.maps(self.restarts, code.dims).to(run.device)
         self.orient(nets, u, d, Generator().manual_seed(mix(run.seed, "orientations")))
         u, d = u.detach(), d.detach()
-        descend(self.turns, nets, Rows.of(u, d.transpose(0, 1).contiguous()), run, stage="train")
+        descend(self.turns, nets, Rows.of(u, d.transpose(0, 1).contiguous()), run, stage=stage)
         with torch.no_grad():
             change, lost = self.losses(nets, Points(u, d))
             r = int((change + self.weight * lost).argmin())
