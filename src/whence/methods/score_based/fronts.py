@@ -10,14 +10,18 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate
+from torch.nn.functional import avg_pool2d, interpolate, one_hot, pad
 
 from whence.descend import ALL, Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.views import Single, View
 
 Source = Callable[[], Iterable[Tensor]]  #: chunks of rows of one environment, the same each time
 
+CODE_LOST = 0.05  #: share of the variance of observations; above it balls are missing from pictures
 BLURS = (0.12, 0.18, 0.25, 0.35, 0.5)  #: widths of blurs, relative to a picture
+MARKED = 1_000  #: pictures that colours are found in
+HIDDEN = 0.02  #: of its usual mass: a thing of which less is seen is taken to be nearer to the middle
+BUMP = 1.5  #: width of the bump that stands for a thing, in pixels of the pooled picture
 EDGE = 1e-6  #: how close to 1 a tanh is taken to come, in single precision
 
 
@@ -36,6 +40,10 @@ class Code(nn.Module, ABC):
     @property
     def rank(self) -> int:
         return self.dims
+
+    def small(self, x: Tensor) -> Tensor:
+        """Observations, as small as the code sees them."""
+        return x
 
     def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
         """Coordinates, n or a few more, that a reduction to n numbers might begin at, one row an observation."""
@@ -174,16 +182,211 @@ class Principal(Front):
         return float(1 - value[:n].sum() / value.sum())
 
 
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+class PictureCode(Code, ABC):
+    """Pictures are pooled to `side` pixels; decoded ones are enlarged again."""
+
+    def __init__(self, shape: tuple[int, ...], side: int) -> None:
+        super().__init__()
+        self.shape, self.side, self.pool = shape, side, shape[1] // side
+
+    def small(self, x: Tensor) -> Tensor:
+        return avg_pool2d(x, self.pool) if self.pool > 1 else x
+
+    def large(self, x: Tensor) -> Tensor:
+        return interpolate(x, size=self.shape[1:], mode="bilinear", align_corners=False) if self.pool > 1 else x
+
+
+def check_pictures(kind: str, shape: tuple[int, ...], side: int) -> None:
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] % side or side % 8:
+        raise ValueError(
+            f"{kind} takes square pictures whose side divides by {side}, itself a multiple of 8, got shape "
+            f"{tuple(shape)}. Change side, or use Principal() for vectors."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures(View[Single]):
+    """Pictures that are resident as uint8."""
+
+    rows: Tensor
+
+    def gather(self, ticket: Tensor, rng: Generator) -> Single:
+        return Single(self.rows[ticket].to(torch.float32).div_(255))
+
+    @classmethod
+    def pooled(cls, code: PictureCode, environments: Sequence[Source]) -> Pictures:
+        """Of all environments."""
+        held = bytearray()  # one growing block: many small tensors between large ones would cost ten times the memory
+        for source in environments:
+            for part in source():
+                held += small_bytes(code, part).numpy().tobytes()
+        rows = torch.frombuffer(held, dtype=torch.uint8).view(-1, code.shape[0], code.side, code.side)
+        return cls(
+            shape=tuple(rows.shape[1:]),
+            draw_=lambda n, rng: torch.randint(len(rows), (n,), generator=rng),
+            observe=lambda ticket, rng: rows[ticket],
+            rows=rows,
+        )
+
+    def some(self, n: int = 4_000) -> Tensor:
+        which = torch.linspace(0, len(self.rows) - 1, min(n, len(self.rows))).long()
+        return self.rows[which].float().div_(255)
+
+
+def small_bytes(code: Code, x: Tensor) -> Tensor:
+    return torch.cat([code.small(part).mul(255).round().to(torch.uint8) for part in x.split(200)])
+
+
+def one_cycle(steps: int, batch: int, lr: float) -> Recipe:
+    return Recipe(
+        steps=steps,
+        batch=batch,
+        optimiser=Adam(lr=lr, weight_decay=1e-4),
+        schedule=Cosine(warmup=steps // 10),
+        every=min(100, steps),
+    )
+
+
+# --- things that have a colour each ----------------------------------------------------------------------------------
+
+
+def find_colours(off: Tensor, k: int) -> Tensor:
+    """(k, C) directions of unit length, of pixels (B, HW, C) that differ from the ground: clusters of those that differ
+    most. The first ones are each the pixel least like those there are."""
+    strength = off.norm(dim=2)
+    clear = off[strength > 0.3 * strength.max()]
+    clear = clear / clear.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    colours = clear[:1]
+    while len(colours) < k:
+        colours = torch.cat([colours, clear[(clear @ colours.T).amax(1).argmin()][None]])
+    for _ in range(10):
+        colours = one_hot((clear @ colours.T).argmax(1), k).to(clear).T @ clear
+        colours = colours / colours.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return colours
+
+
+def masses(off: Tensor, colours: Tensor) -> Tensor:
+    """(B, HW, C) -> (B, HW, k): how much of each colour there is in a pixel. One that mixes colours counts for each, or
+    for the nearest, if there are more colours than channels."""
+    k, c = colours.shape
+    if k <= c:
+        return (off @ torch.linalg.pinv(colours)).clamp_min(0)
+    along = off @ colours.T
+    return along.clamp_min(0) * one_hot(along.argmax(-1), k)
+
+
+class CentresCode(PictureCode):
+    """Where each colour is: its centre of mass. A picture is painted from a bump at each centre."""
+
+    def __init__(self, shape: tuple[int, ...], things: int, side: int, width: int) -> None:
+        super().__init__(shape, side)
+        c, self.dims = shape[0], 2 * things
+        self.paint = nn.Sequential(
+            nn.Conv2d(things, width, 3, padding=1),
+            nn.SiLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.SiLU(),
+            nn.Conv2d(width, c, 3, padding=1),
+        )
+        self.register_buffer("ground", torch.zeros(c, side, side))
+        self.register_buffer("colours", torch.eye(things, c))
+        self.register_buffer("least", torch.ones(things))
+        self.register_buffer("mean", torch.zeros(self.dims))
+        self.register_buffer("scale", torch.ones(self.dims))
+
+    ground: Tensor  #: what a pixel shows most often
+    colours: Tensor  #: (k, C), as deviations from the ground
+    least: Tensor  #: (k,) of mass
+    mean: Tensor
+    scale: Tensor  #: the code has unit variance in all, and as much in each number
+
+    def mass(self, small: Tensor) -> Tensor:
+        return masses((small - self.ground).flatten(2).mT, self.colours)
+
+    def centres(self, small: Tensor) -> Tensor:
+        """Pooled pictures -> (B, k, 2), rows and columns relative to the middle."""
+        mass, at = self.mass(small), self.places.view(-1, 2)
+        return mass.mT @ at / (mass.sum(1) + self.least)[..., None]
+
+    @property
+    def places(self) -> Tensor:
+        """(side, side, 2): of pixels, relative to the middle."""
+        along = torch.arange(self.side).to(self.mean) - (self.side - 1) / 2
+        return torch.stack(torch.meshgrid(along, along, indexing="ij"), 2)
+
+    def painted(self, centres: Tensor) -> Tensor:
+        """(B, k, 2) -> pooled pictures, as deviations from the ground."""
+        d = (self.places.to(centres) - centres[:, :, None, None]).square().sum(-1)
+        out: Tensor = self.paint(torch.exp(-0.5 * d / BUMP**2))
+        return out
+
+    def encode(self, x: Tensor) -> Tensor:
+        return (self.centres(self.small(x)).flatten(1) - self.mean) / self.scale
+
+    def decode(self, y: Tensor) -> Tensor:
+        centres = (y * self.scale + self.mean).unflatten(1, (-1, 2))
+        return self.large((self.painted(centres) + self.ground).clamp(0, 1))
+
+    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
+        y = torch.cat([self.encode(part) for part in x])
+        return [y / y.std(0).clamp_min(1e-6)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centres(Front):
+    """Where things are that have a colour each: for pictures on a ground that stays, two latents a thing.
+
+    Nothing is learned but how to paint: what differs from the ground is divided among as many colours as there are
+    things, and the code is the centre of mass of each. What else there is in a picture is lost.
+    """
+
+    side: int = 16  #: pixels that pictures are pooled to; a multiple of 8 that divides theirs
+    width: int = 16  #: channels of the painter
+    steps: float = 0.75  #: relative to the recipe of the method
+    batch: int = 96  #: pictures a step
+    lr: float = 1e-2  #: at the top of its one cycle
+
+    def build(self, shape: tuple[int, ...], latents: int) -> CentresCode:
+        check_pictures("Centres", shape, self.side)
+        return CentresCode(shape, math.ceil(latents / 2), self.side, self.width)
+
+    def learn(self, code: CentresCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
+        view = Pictures.pooled(code, environments)
+        some = view.some().to(run.device)
+        code.ground = some[:MARKED].median(0).values
+        off = (some - code.ground).flatten(2).mT
+        variance = float((some - some.mean(0)).square().flatten(1).sum(1).mean())
+        if not variance:
+            return 1.0
+        code.colours = find_colours(off[:MARKED], len(code.least))
+        code.least = HIDDEN * code.mass(some).sum(1).mean(0).clamp_min(1e-6)
+
+        def turns(nets: Any, batch: Single, t: int) -> Iterator[Turn]:
+            error = nets.painted(nets.centres(batch.x)) - (batch.x - nets.ground)
+            yield Turn(ALL, Terms(reconstruction=error.square().flatten(1).sum(1).mean() / variance))
+
+        recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
+        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"painter-{attempt}")
+        run.stopped_at = inner.stopped_at
+        with torch.no_grad():
+            at = code.centres(some).flatten(1)
+            code.mean, code.scale = at.mean(0), at.std(0).clamp_min(1e-6) * code.dims**0.5
+            back = torch.cat([code.painted(part.unflatten(1, (-1, 2))) for part in at.split(250)]) + code.ground
+            return float((back - some).square().flatten(1).sum(1).mean()) / variance
+
+
 # --- convolutional ---------------------------------------------------------------------------------------------------
 
 
-class ConvCode(Code):
-    """Pictures are pooled to `side` pixels and coded by strided convolutions; decoded pictures are enlarged again."""
+class ConvCode(PictureCode):
+    """Pictures are coded by strided convolutions."""
 
     def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int) -> None:
-        super().__init__()
-        c, h, _ = shape
-        self.shape, self.dims, self.pool, w, s = shape, dims, h // side, width, side // 8
+        super().__init__(shape, side)
+        c, self.dims, w, s = shape[0], dims, width, side // 8
         self.to_code = nn.Sequential(
             nn.Conv2d(c, w, 4, 2, 1),
             nn.SiLU(),
@@ -212,15 +415,12 @@ class ConvCode(Code):
     mean: Tensor
     scale: Tensor  #: the code has unit variance in all
 
-    def small(self, x: Tensor) -> Tensor:
-        return avg_pool2d(x, self.pool) if self.pool > 1 else x
-
     def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
         """Principal components of blurred pictures. Pictures of a thing that moves are all equally far apart as soon as
         they do not overlap; the wider they are blurred, the more a move is a move along a line."""
         small = torch.cat([self.small(piece) for part in x for piece in part.split(200)])
-        small, side = small - small.mean(0), small.shape[-1]
-        place, found = torch.arange(side, device=small.device), []
+        small, side, found = small - small.mean(0), small.shape[-1], []
+        place = torch.arange(side, device=small.device)
         for width in BLURS:
             g = torch.exp(-0.5 * ((place[:, None] - place) / (width * side)).square())
             b = torch.cat([(g @ part @ g).flatten(1) for part in small.split(1_000)])
@@ -233,18 +433,7 @@ class ConvCode(Code):
         return (self.to_code(self.small(x) - self.middle) - self.mean) / self.scale
 
     def decode(self, y: Tensor) -> Tensor:
-        x = (self.to_picture(y * self.scale + self.mean) + self.middle).clamp(0, 1)
-        return interpolate(x, size=self.shape[1:], mode="bilinear", align_corners=False) if self.pool > 1 else x
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pictures(View[Single]):
-    """Pictures that are resident as uint8."""
-
-    rows: Tensor
-
-    def gather(self, ticket: Tensor, rng: Generator) -> Single:
-        return Single(self.rows[ticket].to(torch.float32).div_(255))
+        return self.large((self.to_picture(y * self.scale + self.mean) + self.middle).clamp(0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,29 +454,13 @@ class Convolutional(Front):
     lr: float = 6e-3  #: at the top of its one cycle
 
     def build(self, shape: tuple[int, ...], latents: int) -> ConvCode:
-        if len(shape) != 3 or shape[1] != shape[2] or shape[1] % self.side or self.side % 8:
-            raise ValueError(
-                f"Convolutional takes square pictures whose side divides by {self.side}, itself a multiple of 8, got "
-                f"shape {tuple(shape)}. Change side, or use Principal() for vectors."
-            )
+        check_pictures("Convolutional", shape, self.side)
         return ConvCode(shape, self.dims, self.side, self.width)
 
     def learn(self, code: ConvCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
-        held = bytearray()  # one growing block: many small tensors between large ones would cost ten times the memory
-        for source in environments:
-            for part in source():
-                held += small_bytes(code, part).numpy().tobytes()
-        rows = torch.frombuffer(held, dtype=torch.uint8).view(-1, *code.middle.shape)
-        steps = max(1, round(self.steps * run.recipe.steps))
-        recipe = Recipe(
-            steps=steps,
-            batch=min(self.batch, len(rows)),
-            optimiser=Adam(lr=self.lr, weight_decay=1e-4),
-            schedule=Cosine(warmup=steps // 10),
-            every=min(100, steps),
-        )
-
-        some = rows[torch.linspace(0, len(rows) - 1, min(4_000, len(rows))).long()].float().div_(255)
+        view = Pictures.pooled(code, environments)
+        recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
+        some = view.some()
         code.middle = some.mean(0).to(run.device)
         variance = float((some - some.mean(0)).square().flatten(1).sum(1).mean())
 
@@ -296,12 +469,6 @@ class Convolutional(Front):
             error = (nets.to_picture(nets.to_code(x)) - x).square()
             yield Turn(ALL, Terms(reconstruction=error.flatten(1).sum(1).mean() / variance))
 
-        view = Pictures(
-            shape=tuple(rows.shape[1:]),
-            draw_=lambda n, rng: torch.randint(len(rows), (n,), generator=rng),
-            observe=lambda ticket, rng: rows[ticket],
-            rows=rows,
-        )
         descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"autoencoder-{attempt}")
         run.stopped_at = inner.stopped_at
         with torch.no_grad():
@@ -314,8 +481,60 @@ class Convolutional(Front):
         return lost / (variance * len(some))
 
 
-def small_bytes(code: ConvCode, x: Tensor) -> Tensor:
-    return torch.cat([code.small(part).mul(255).round().to(torch.uint8) for part in x.split(200)])
+# --- the first that keeps what there is ------------------------------------------------------------------------------
 
 
-FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Convolutional)
+class EitherCode(Code):
+    """Two codes, of which one is used; the shorter one is padded with zeros."""
+
+    def __init__(self, first: Code, second: Code) -> None:
+        super().__init__()
+        self.first, self.second, self.dims = first, second, max(first.dims, second.dims)
+        self.register_buffer("fell", torch.tensor(False))
+
+    fell: Tensor  #: whether the second one is used
+
+    @property
+    def used(self) -> Code:
+        return self.second if bool(self.fell) else self.first
+
+    @property
+    def rank(self) -> int:
+        return self.used.rank
+
+    def small(self, x: Tensor) -> Tensor:
+        return self.used.small(x)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return pad(self.used.encode(x), (0, self.dims - self.used.dims))
+
+    def decode(self, y: Tensor) -> Tensor:
+        return self.used.decode(y[:, : self.used.dims])
+
+    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
+        return self.used.starts(x, n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Either(Front):
+    """The first front, if it loses little of the variance of observations; else the second, which may cost more."""
+
+    chance: ClassVar[bool] = True
+
+    first: Front = Centres()
+    second: Front = Convolutional()
+
+    def build(self, shape: tuple[int, ...], latents: int) -> EitherCode:
+        return EitherCode(self.first.build(shape, latents), self.second.build(shape, latents))
+
+    def learn(self, code: EitherCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
+        if attempt == 1:
+            code.fell = torch.zeros_like(code.fell)
+            lost = self.first.learn(code.first, environments, run, attempt)
+            if lost <= CODE_LOST:
+                return lost
+        code.fell = torch.ones_like(code.fell)
+        return self.second.learn(code.second, environments, run, attempt)
+
+
+FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Centres, Convolutional, Either)
