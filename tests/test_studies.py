@@ -76,6 +76,21 @@ def test_a_second_call_does_only_what_is_missing(study, tmp_path):
     assert "6 runs, 4 already there" in said[2]
 
 
+def test_rows_can_be_run_alone_and_the_table_says_what_is_not_there(study, tmp_path):
+    said = []
+    run_study(study, seeds=2, only=["pca"], into=tmp_path, say=said.append)
+    assert "2 runs, 0 already there" in said[0]
+    assert "2/2" in said[2]
+    both = run_study(study, seeds=2, only=["truth"], into=tmp_path, say=said.append)
+    assert [o.label for o in both] == ["truth", "truth", "pca", "pca"]
+    table = (tmp_path / "toy-smoke" / "table.md").read_text()
+    assert "- not run yet: too many (2)" in table
+    with pytest.raises(ValueError, match=r"No row's label contains 'Truth'. The rows are: truth; pca; too many\."):
+        run_study(study, only=["Truth"], into=tmp_path, say=said.append)
+    run_study(study, seeds=2, into=tmp_path, say=said.append)
+    assert "not run yet" not in (tmp_path / "toy-smoke" / "table.md").read_text()
+
+
 def test_another_setting_is_another_run(study, tmp_path):
     run_study(study, seeds=1, into=tmp_path, say=lambda line: None)
     said = []

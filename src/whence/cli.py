@@ -359,7 +359,8 @@ def do(words: list[str]) -> int:
 def study(words: list[str]) -> int:
     """whence study NAME [options]
 
-    Run a published table: rows x seeds in processes of one thread each. A second call does only what is missing."""
+    Run a published table: rows x seeds in processes of one thread each. A second call does only what is missing.
+    With --only, the table shows what is there of the other rows, too."""
     from whence.studies import SCALES, run_study
     from whence.studies.engine import named
 
@@ -367,6 +368,7 @@ def study(words: list[str]) -> int:
         scale=(str, "smoke", f"{', '.join(SCALES)}: how much is spent"),
         seeds=(int | None, None, "runs of each row (default: the study's own)"),
         jobs=(int, 1, "processes at a time, one thread each"),
+        only=(str, "", "rows whose label contains this text, or one of several: 'PCA|ICA' (default: all)"),
         into=(str, "runs", "where the study's folder goes"),
         device=(str, "cpu", "where to fit"),
         retry=(bool, False, "run again what failed before"),
@@ -378,7 +380,8 @@ def study(words: list[str]) -> int:
     options = flags.parsed(flags.read(words[1:]))
     if options.get("scale", "smoke") not in SCALES:
         raise Wrong(values.unknown("scale", options["scale"], SCALES))
-    outcomes = run_study(chosen, **options, say=lambda line: print(line, flush=True))
+    only = options.pop("only", "").split("|") if options.get("only") else ()
+    outcomes = run_study(chosen, **options, only=only, say=lambda line: print(line, flush=True))
     folder = Path(options.get("into", "runs")) / f"{chosen.name}-{options.get('scale', 'smoke')}"
     print("\n" + (folder / "table.md").read_text())
     return 1 if any(outcome.error for outcome in outcomes) else 0

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -28,6 +29,7 @@ def run_study(
     scale: Scale = "smoke",
     seeds: int | None = None,
     jobs: int = 1,
+    only: Sequence[str] = (),
     into: str | Path = "runs",
     device: str = "cpu",
     retry: bool = False,
@@ -36,22 +38,24 @@ def run_study(
     """All rows times seeds, each in a folder named by a hash of its content; then `table.csv` and `table.md`.
 
     A run that is there is not repeated; one that failed is shown as failed, and repeated only with `retry`. Killed
-    runs resume from their checkpoints.
+    runs resume from their checkpoints. `only` runs those rows whose label contains one of its texts: the table shows
+    what is there of the others, too, and says what is not.
     """
     folder = storage.folder(Path(into) / f"{study.name}-{scale}")
     every = tasks(study, scale, seeds or study.seeds)
+    asked = {task.key for task in chosen(every, only)}
     found = {task.key: outcome for task in every if (outcome := recall(folder, task, retry)) is not None}
-    missing = [task for task in every if task.key not in found]
-    say(f"{study.name} at scale {scale}: {len(every)} runs, {len(found)} already there, {jobs} at a time.")
+    missing = [task for task in every if task.key in asked and task.key not in found]
+    there = len(asked) - len(missing)
+    say(f"{study.name} at scale {scale}: {len(asked)} runs, {there} already there, {jobs} at a time.")
     begin = time.monotonic()
-    for task, outcome in work_through(study, scale, missing, folder, device, jobs):
+    for done, (task, outcome) in enumerate(work_through(study, scale, missing, folder, device, jobs), start=1):
         found[task.key] = outcome
-        done = len(found) - (len(every) - len(missing))
         left = (time.monotonic() - begin) / done * (len(missing) - done)
         state = "failed: " + outcome.error.splitlines()[-1] if outcome.error else f"{clock(outcome.seconds)}"
-        say(f"  {len(found)}/{len(every)}  {outcome.label}, seed {outcome.seed}: {state}   ({clock(left)} left)")
+        say(f"  {there + done}/{len(asked)}  {outcome.label}, seed {outcome.seed}: {state}   ({clock(left)} left)")
     order = labels(study, scale)
-    outcomes = sorted((found[task.key] for task in every), key=lambda o: order.index(o.label))
+    outcomes = sorted((found[task.key] for task in every if task.key in found), key=lambda o: order.index(o.label))
     about = {
         "command": f"`whence study {study.name} --scale {scale} --seeds {seeds or study.seeds}"
         + ("`" if device == "cpu" else f" --device {device}`"),
@@ -61,12 +65,25 @@ def run_study(
         "date": time.strftime("%Y-%m-%d"),
         "seconds in runs": f"{sum(o.seconds for o in outcomes):,.0f}",
     }
+    if absent := Counter(task.row.label for task in every if task.key not in found):
+        about["not run yet"] = "; ".join(f"{label} ({n})" for label, n in absent.items())
     storage.write(folder / "table.csv", table_csv(outcomes))
     storage.write(folder / "table.md", table_markdown(study, outcomes, about))
     if study.draw is not None:
         study.draw(outcomes, folder)
     say(f"Written: {', '.join(sorted(str(path) for path in folder.glob('*.*')))}")
     return outcomes
+
+
+def chosen(every: Sequence[Task], only: Sequence[str]) -> Sequence[Task]:
+    """The tasks of the rows whose label contains one of these texts; all, if there are none."""
+    if not only:
+        return every
+    there = dict.fromkeys(task.row.label for task in every)
+    for text in only:
+        if not any(text in label for label in there):
+            raise ValueError(f"No row's label contains {text!r}. The rows are: {'; '.join(there)}.")
+    return [task for task in every if any(text in task.row.label for text in only)]
 
 
 def recall(folder: Path, task: Task, retry: bool) -> Outcome | None:
