@@ -25,13 +25,11 @@ from whence.methods.score_based._pairs import (
 )
 from whence.methods.score_based.fronts import (
     Blurred,
-    Centres,
     Convolutional,
     Either,
     Principal,
     TanhCode,
     TanhLinear,
-    masses,
 )
 from whence.methods.score_based.gscale import Quality
 from whence.metrics import mcc, r2, shd
@@ -216,48 +214,22 @@ def short_front(kind, **settings):
 
 
 @pytest.mark.parametrize("balls", [1, 3])
-def test_centres_of_colours_are_a_linear_map_of_positions_where_nothing_is_hidden(balls):
+def test_blurred_pictures_are_nearly_a_linear_map_of_positions_where_nothing_is_hidden(balls):
     w = Balls(balls=balls, apart=True)
     v = w.draw(600, rng=seeded(4))
     x = w.observe(v)
-    front = short_front(Centres)
+    front = short_front(Blurred)
     code = front.build(w.shape, 2 * balls)
-    lost = front.learn(code, [lambda: x.split(100)], Run(recipe=SHORT))
+    front.learn(code, [lambda: x.split(100)], Run(recipe=SHORT))
     y = code.encode(x)
     assert y.shape == (600, 2 * balls)
-    assert r2(y.numpy(), v.numpy()) > 0.999
-    assert float(y.var(0).sum()) == pytest.approx(1, abs=0.05)
-    fresh = w.observe(w.draw(100, rng=seeded(5)))
-    error = (code.decode(code.encode(fresh)) - fresh).detach().square().mean() / fresh.var(0).mean()
-    assert lost < 0.5
-    assert code.small(code.decode(y[:2])).shape == (2, 3, 16, 16)
-    assert float(error) < 0.7  # edges that were pooled stay soft
+    assert code.rank == code.dims
+    assert r2(y.numpy(), v.numpy()) > 0.99
+    assert y.var(0).tolist() == pytest.approx([1 / y.shape[1]] * y.shape[1], rel=0.01)
+    assert code.decode(y[:3]).shape == (3, *w.shape)
 
 
-def test_more_colours_than_channels_count_for_the_nearest():
-    colours = torch.tensor([[1.0, 0], [0, 1], [0.6, 0.8]])
-    off = torch.tensor([[[2.0, 0.1], [0.0, 3.0], [0.6, 0.8], [0, 0]]])
-    assert torch.allclose(
-        masses(off, colours)[0], torch.tensor([[2.0, 0, 0], [0, 3, 0], [0, 0, 1], [0, 0, 0]]), atol=1e-6
-    )
-    mixed = 0.5 * colours[:1] + 2 * colours[1:2]
-    assert torch.allclose(masses(mixed[None], colours[:2])[0], torch.tensor([[0.5, 2.0]]))
-
-
-def test_what_is_hidden_is_taken_to_be_near_the_middle():
-    w = Balls(balls=2, stepped=True)
-    v = w.draw(300, rng=seeded(1))
-    front = short_front(Centres)
-    code = front.build(w.shape, 4)
-    front.learn(code, [lambda: [w.observe(v)]], Run(recipe=SHORT))
-    v[:, 2:] = v[:, :2]  # one ball behind the other
-    centres = code.centres(code.small(w.observe(v)))
-    assert torch.isfinite(centres).all()
-    shown = centres.flatten(2).square().sum(2).mean(0)
-    assert float(shown.min()) < 0.1 * float(shown.max())
-
-
-@pytest.mark.parametrize("front", [Centres(width=2, side=8), Blurred(width=2, side=8), Convolutional(width=2, side=8)])
+@pytest.mark.parametrize("front", [Blurred(width=2, side=8), Convolutional(width=2, side=8)])
 def test_pictures_are_differentiable_in_their_code(front):
     torch.manual_seed(0)
     code = front.build((3, 16, 16), 4).double()
@@ -275,9 +247,7 @@ def test_principal_components_of_blurred_pictures_see_grey_things_too():
     front = short_front(Blurred)
     code = front.build((1, 64, 64), 2)
     front.learn(code, [lambda: [x]], Run(recipe=SHORT))
-    y = code.encode(x)
-    assert r2(y.numpy(), v.numpy()) > 0.99
-    assert float(y.var(0).sum()) == pytest.approx(1, abs=0.05)
+    assert r2(code.encode(x).numpy(), v.numpy()) > 0.99
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate, one_hot, pad
+from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from whence.descend import ALL, Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.views import Single, View
@@ -19,9 +19,6 @@ Source = Callable[[], Iterable[Tensor]]  #: chunks of rows of one environment, t
 
 CODE_LOST = 0.05  #: share of the variance of observations; above it balls are missing from pictures
 BLURS = (0.12, 0.18, 0.25, 0.35, 0.5)  #: widths of blurs, relative to a picture
-MARKED = 1_000  #: pictures that colours are found in
-HIDDEN = 0.02  #: of its usual mass: a thing of which less is seen is taken to be nearer to the middle
-BUMP = 1.5  #: width of the bump that stands for a thing, in pixels of the pooled picture
 EDGE = 1e-6  #: how close to 1 a tanh is taken to come, in single precision
 
 
@@ -250,135 +247,7 @@ def one_cycle(steps: int, batch: int, lr: float) -> Recipe:
     )
 
 
-# --- things that have a colour each ----------------------------------------------------------------------------------
-
-
-def find_colours(off: Tensor, k: int) -> Tensor:
-    """(k, C) directions of unit length, of pixels (B, HW, C) that differ from the ground: clusters of those that differ
-    most. The first ones are each the pixel least like those there are."""
-    strength = off.norm(dim=2)
-    clear = off[strength > 0.3 * strength.max()]
-    clear = clear / clear.norm(dim=1, keepdim=True).clamp_min(1e-12)
-    colours = clear[:1]
-    while len(colours) < k:
-        colours = torch.cat([colours, clear[(clear @ colours.T).amax(1).argmin()][None]])
-    for _ in range(10):
-        colours = one_hot((clear @ colours.T).argmax(1), k).to(clear).T @ clear
-        colours = colours / colours.norm(dim=1, keepdim=True).clamp_min(1e-12)
-    return colours
-
-
-def masses(off: Tensor, colours: Tensor) -> Tensor:
-    """(B, HW, C) -> (B, HW, k): how much of each colour there is in a pixel. One that mixes colours counts for each, or
-    for the nearest, if there are more colours than channels."""
-    k, c = colours.shape
-    if k <= c:
-        return (off @ torch.linalg.pinv(colours)).clamp_min(0)
-    along = off @ colours.T
-    return along.clamp_min(0) * one_hot(along.argmax(-1), k)
-
-
-class CentresCode(PictureCode):
-    """Where each colour is: its centre of mass. A picture is painted from a bump at each centre."""
-
-    def __init__(self, shape: tuple[int, ...], things: int, side: int, width: int) -> None:
-        super().__init__(shape, side)
-        c, self.dims = shape[0], 2 * things
-        self.paint = nn.Sequential(
-            nn.Conv2d(things, width, 3, padding=1),
-            nn.SiLU(),
-            nn.Conv2d(width, width, 3, padding=1),
-            nn.SiLU(),
-            nn.Conv2d(width, c, 3, padding=1),
-        )
-        self.register_buffer("ground", torch.zeros(c, side, side))
-        self.register_buffer("colours", torch.eye(things, c))
-        self.register_buffer("least", torch.ones(things))
-        self.register_buffer("mean", torch.zeros(self.dims))
-        self.register_buffer("scale", torch.ones(self.dims))
-
-    ground: Tensor  #: what a pixel shows most often
-    colours: Tensor  #: (k, C), as deviations from the ground
-    least: Tensor  #: (k,) of mass
-    mean: Tensor
-    scale: Tensor  #: the code has unit variance in all, and as much in each number
-
-    def mass(self, small: Tensor) -> Tensor:
-        return masses((small - self.ground).flatten(2).mT, self.colours)
-
-    def centres(self, small: Tensor) -> Tensor:
-        """Pooled pictures -> (B, k, 2), rows and columns relative to the middle."""
-        mass, at = self.mass(small), self.places.view(-1, 2)
-        return mass.mT @ at / (mass.sum(1) + self.least)[..., None]
-
-    @property
-    def places(self) -> Tensor:
-        """(side, side, 2): of pixels, relative to the middle."""
-        along = torch.arange(self.side).to(self.mean) - (self.side - 1) / 2
-        return torch.stack(torch.meshgrid(along, along, indexing="ij"), 2)
-
-    def painted(self, centres: Tensor) -> Tensor:
-        """(B, k, 2) -> pooled pictures, as deviations from the ground."""
-        d = (self.places.to(centres) - centres[:, :, None, None]).square().sum(-1)
-        out: Tensor = self.paint(torch.exp(-0.5 * d / BUMP**2))
-        return out
-
-    def encode(self, x: Tensor) -> Tensor:
-        return (self.centres(self.small(x)).flatten(1) - self.mean) / self.scale
-
-    def decode(self, y: Tensor) -> Tensor:
-        centres = (y * self.scale + self.mean).unflatten(1, (-1, 2))
-        return self.large((self.painted(centres) + self.ground).clamp(0, 1))
-
-    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
-        y = torch.cat([self.encode(part) for part in x])
-        return [y / y.std(0).clamp_min(1e-6)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Centres(Front):
-    """Where things are that have a colour each: for pictures on a ground that stays, two latents a thing.
-
-    Nothing is learned but how to paint: what differs from the ground is divided among as many colours as there are
-    things, and the code is the centre of mass of each. What else there is in a picture is lost.
-    """
-
-    side: int = 16  #: pixels that pictures are pooled to; a multiple of 8 that divides theirs
-    width: int = 16  #: channels of the painter
-    steps: float = 0.75  #: relative to the recipe of the method
-    batch: int = 96  #: pictures a step
-    lr: float = 1e-2  #: at the top of its one cycle
-
-    def build(self, shape: tuple[int, ...], latents: int) -> CentresCode:
-        check_pictures("Centres", shape, self.side)
-        return CentresCode(shape, math.ceil(latents / 2), self.side, self.width)
-
-    def learn(self, code: CentresCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
-        view = Pictures.pooled(code, environments)
-        some = view.some().to(run.device)
-        code.ground = some[:MARKED].median(0).values
-        off = (some - code.ground).flatten(2).mT
-        variance = float((some - some.mean(0)).square().flatten(1).sum(1).mean())
-        if not variance:
-            return 1.0
-        code.colours = find_colours(off[:MARKED], len(code.least))
-        code.least = HIDDEN * code.mass(some).sum(1).mean(0).clamp_min(1e-6)
-
-        def turns(nets: Any, batch: Single, t: int) -> Iterator[Turn]:
-            error = nets.painted(nets.centres(batch.x)) - (batch.x - nets.ground)
-            yield Turn(ALL, Terms(reconstruction=error.square().flatten(1).sum(1).mean() / variance))
-
-        recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
-        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"painter-{attempt}")
-        run.stopped_at = inner.stopped_at
-        with torch.no_grad():
-            at = code.centres(some).flatten(1)
-            code.mean, code.scale = at.mean(0), at.std(0).clamp_min(1e-6) * code.dims**0.5
-            back = torch.cat([code.painted(part.unflatten(1, (-1, 2))) for part in at.split(250)]) + code.ground
-            return float((back - some).square().flatten(1).sum(1).mean()) / variance
-
-
-# --- convolutional ---------------------------------------------------------------------------------------------------
+# --- blurred ---------------------------------------------------------------------------------------------------------
 
 
 def growing(dims: int, channels: int, side: int, width: int) -> nn.Sequential:
@@ -397,14 +266,14 @@ def growing(dims: int, channels: int, side: int, width: int) -> nn.Sequential:
 
 
 def blurred(x: Tensor, width: float) -> Tensor:
-    """Pictures (B, C, S, S), blurred by a Gaussian whose width is relative to their side, as rows."""
+    """Pictures (B, C, S, S) through a Gaussian whose width is relative to their side."""
     place = torch.arange(x.shape[-1]).to(x)
     g = torch.exp(-0.5 * ((place[:, None] - place) / (width * x.shape[-1])).square())
-    return (g @ x @ g).flatten(1)
+    return g @ x @ g
 
 
 class BlurredCode(PictureCode):
-    r""":math:`y = B^\top \mathrm{blur}(x - m) / c`, and pictures grown from it."""
+    r""":math:`y = B^\top \mathrm{blur}(x - m) / c`, with each channel less its mean; pictures are grown from it."""
 
     def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int, blur: float) -> None:
         super().__init__(shape, side)
@@ -416,13 +285,18 @@ class BlurredCode(PictureCode):
 
     middle: Tensor  #: the mean picture
     basis: Tensor  #: principal components
-    spread: Tensor  #: what each is divided by: the code has unit variance in all, and small numbers count more
+    spread: Tensor  #: c: of unit variance each
+
+    def moved(self, small: Tensor) -> Tensor:
+        """Where there is more than usual, and where less, as rows."""
+        b = blurred(small - self.middle, self.blur)
+        return (b - b.mean((2, 3), keepdim=True)).flatten(1)
 
     def seen(self, small: Tensor) -> Tensor:
-        return blurred(small - self.middle, self.blur) @ self.basis / self.spread
+        return self.moved(small) @ self.basis / self.spread
 
     def encode(self, x: Tensor) -> Tensor:
-        return self.seen(self.small(x))
+        return self.seen(self.small(x)) / self.dims**0.5
 
     def decode(self, y: Tensor) -> Tensor:
         return self.large((self.to_picture(y * self.dims**0.5) + self.middle).clamp(0, 1))
@@ -434,12 +308,15 @@ class BlurredCode(PictureCode):
 
 @dataclass(frozen=True, kw_only=True)
 class Blurred(Front):
-    """Principal components of widely blurred pictures, whatever is in them: of things that move they are nearly their
-    moments, so that positions are nearly a linear map of the code. Only the way back is learned."""
+    """Principal components of widely blurred pictures. Only the way back to pictures is learned.
 
-    dims: int = 16  #: numbers of the code
-    blur: float = 0.5  #: width of the blur, relative to a picture
-    power: float = 0.5  #: a component's variance in the code, as a power of its own
+    The mean brightness of each channel is taken away, so that what a wide blur leaves of things that move are their
+    first moments: nearly a linear map of where they are, whatever they look like, as many as there are latents, and
+    without folds. What is seen at one place only, or turns without moving, is lost.
+    """
+
+    dims: int | None = None  #: numbers of the code; none: as many as latents, so that nothing is left to reduce
+    blur: float = 1.0  #: width of the blur, relative to a picture
     side: int = 16  #: pixels that pictures are pooled to; a multiple of 8 that divides theirs
     width: int = 32  #: channels of the last hidden layer of the way back; those before have twice as many
     steps: float = 1.5  #: relative to the recipe of the method
@@ -448,30 +325,31 @@ class Blurred(Front):
 
     def build(self, shape: tuple[int, ...], latents: int) -> BlurredCode:
         check_pictures("Blurred", shape, self.side)
-        return BlurredCode(shape, max(self.dims, latents + 2), self.side, self.width, self.blur)
+        return BlurredCode(shape, max(self.dims or 0, latents), self.side, self.width, self.blur)
 
     def learn(self, code: BlurredCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
         view = Pictures.pooled(code, environments)
         some = view.some().to(run.device)
         code.middle = some.mean(0)
         variance = float((some - code.middle).square().flatten(1).sum(1).mean())
-        b = blurred(some - code.middle, self.blur).double()
+        b = code.moved(some).double()
         value, vector = torch.linalg.eigh(b.T @ b / len(b))
         code.basis = vector[:, -code.dims :].flip(1).float()
-        value = value[-code.dims :].flip(0).clamp_min(1e-12)
-        weight = value**self.power
-        code.spread = (value / weight * weight.sum()).sqrt().float()
+        code.spread = value[-code.dims :].flip(0).clamp_min(1e-12).sqrt().float()
 
         def turns(nets: Any, batch: Single, t: int) -> Iterator[Turn]:
-            error = nets.to_picture(nets.seen(batch.x) * nets.dims**0.5) - (batch.x - nets.middle)
+            error = nets.to_picture(nets.seen(batch.x)) - (batch.x - nets.middle)
             yield Turn(ALL, Terms(reconstruction=error.square().flatten(1).sum(1).mean() / variance))
 
         recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
-        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"painter-{attempt}")
+        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"growing-{attempt}")
         run.stopped_at = inner.stopped_at
         with torch.no_grad():
-            back = torch.cat([code.to_picture(code.seen(part) * code.dims**0.5) for part in some.split(250)])
-            return float((back + code.middle - some).square().flatten(1).sum(1).mean()) / variance
+            back = torch.cat([code.to_picture(code.seen(part)) for part in some.split(250)]) + code.middle
+            return float((back - some).square().flatten(1).sum(1).mean()) / variance
+
+
+# --- convolutional ---------------------------------------------------------------------------------------------------
 
 
 class ConvCode(PictureCode):
@@ -505,7 +383,7 @@ class ConvCode(PictureCode):
         small = torch.cat([self.small(piece) for part in x for piece in part.split(200)])
         small, found = small - small.mean(0), []
         for width in BLURS:
-            b = blurred(small, width)
+            b = blurred(small, width).flatten(1)
             _, vector = torch.linalg.eigh((b.T @ b).double() / len(b))
             lead = b @ vector[:, -n - 2 :].flip(1).to(b)
             found.append(lead / lead.std(0))
@@ -603,7 +481,7 @@ class Either(Front):
 
     chance: ClassVar[bool] = True
 
-    first: Front = Centres()
+    first: Front = Blurred()
     second: Front = Convolutional()
 
     def build(self, shape: tuple[int, ...], latents: int) -> EitherCode:
@@ -619,4 +497,4 @@ class Either(Front):
         return self.second.learn(code.second, environments, run, attempt)
 
 
-FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Centres, Blurred, Convolutional, Either)
+FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Blurred, Convolutional, Either)

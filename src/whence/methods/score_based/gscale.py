@@ -172,12 +172,11 @@ class GSCALE(Gradient):
     .. math:: \min_{h} \sum_i \bigl\| \mathbb{E}\, |J_{h^{-1}}^\top(z)\, (s^i - \tilde s^i)| - e_i \bigr\|
               + \lambda\, \mathbb{E} \| h^{-1}(h(x)) - x \|^2
 
-    for the scores :math:`s^i, \tilde s^i` of the two environments of latent i. Stages: (1) a code of a few numbers;
-    (2) the code is reduced to as many numbers as there are latents, beginning at coordinates that do not fold: centres
-    of colours, blurred pictures, or a manifold embedding; (3) score differences on these, as gradients of log-ratios,
-    from one classifier of all environments (`on="code"` or `"pictures"`: there, and carried by vector-Jacobian
-    products); (4) the
-    objective above, in those numbers, with restarts side by side, the best taken by its loss; (5) the graph. Scores
+    for the scores :math:`s^i, \tilde s^i` of the two environments of latent i. Stages: (1) a code of a few numbers; (2)
+    a code of more numbers than there are latents is reduced to as many, beginning at coordinates that do not fold: of
+    blurred pictures, or of a manifold embedding; (3) score differences on these, as gradients of log-ratios, from one
+    classifier of all environments (`on="code"` or `"pictures"`: there, and carried by vector-Jacobian products); (4)
+    the objective above, in those numbers, with restarts side by side, the best taken by its loss; (5) the graph. Scores
     are carried from space to space by vector-Jacobian products. Each stage is a method: `code`, `reduced`,
     `differences`, `disentangled`, `graph_of`; each that is trained has a checkpoint in the run's folder.
 
