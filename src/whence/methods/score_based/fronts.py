@@ -477,7 +477,7 @@ class EitherCode(Code):
 
 @dataclass(frozen=True, kw_only=True)
 class Either(Front):
-    """The first front, if it loses little of the variance of observations; else the second, which may cost more."""
+    """The first front, if it loses little of the variance of observations; else the one that loses less."""
 
     chance: ClassVar[bool] = True
 
@@ -488,13 +488,13 @@ class Either(Front):
         return EitherCode(self.first.build(shape, latents), self.second.build(shape, latents))
 
     def learn(self, code: EitherCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
-        if attempt == 1:
+        lost = self.first.learn(code.first, environments, run) if attempt == 1 else math.inf
+        if lost <= CODE_LOST:
             code.fell = torch.zeros_like(code.fell)
-            lost = self.first.learn(code.first, environments, run, attempt)
-            if lost <= CODE_LOST:
-                return lost
-        code.fell = torch.ones_like(code.fell)
-        return self.second.learn(code.second, environments, run, attempt)
+            return lost
+        other = self.second.learn(code.second, environments, run, attempt)
+        code.fell = torch.full_like(code.fell, other < lost)
+        return min(lost, other)
 
 
 FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Blurred, Convolutional, Either)
