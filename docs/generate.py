@@ -23,7 +23,7 @@ from whence.methods._divergence import DIVERGENCES
 from whence.metrics import METRICS, Metric, Part
 from whence.nets import ARCHITECTURES
 from whence.representation import CAPABILITIES, HasPosterior, Representation, Samples
-from whence.scores import ESTIMATORS
+from whence.scores import ESTIMATORS, PictureRatio
 from whence.terms.likelihood import LIKELIHOODS
 from whence.terms.mmd import KERNELS
 from whence.views import Label, Labelled, Spec
@@ -524,7 +524,7 @@ def parts_page() -> str:
         ("Likelihoods", LIKELIHOODS),
         ("Divergences from a prior", DIVERGENCES),
         ("Kernels", KERNELS),
-        ("Score estimators", ESTIMATORS),
+        ("Score estimators", (*ESTIMATORS, PictureRatio)),
     ):
         out.append(f"## {title}")
         for kind in kinds:

@@ -23,7 +23,7 @@ from whence.methods._divergence import DIVERGENCES
 from whence.methods.score_based.fronts import FRONTS
 from whence.nets import ARCHITECTURES
 from whence.representation import Representation
-from whence.scores import ESTIMATORS, Oracle
+from whence.scores import ESTIMATORS, Oracle, PictureRatio
 from whence.terms.likelihood import LIKELIHOODS
 from whence.terms.mmd import KERNELS
 from whence.views import Label, Spec
@@ -31,7 +31,16 @@ from whence.worlds import WORLD_PARTS, WORLDS
 
 FORMAT = 1  #: of the folder; raised when an older reader could misread it
 
-PARTS: tuple[type, ...] = (*ARCHITECTURES, *LIKELIHOODS, *KERNELS, *DIVERGENCES, *FRONTS, *ESTIMATORS, *RECIPE_PARTS)
+PARTS: tuple[type, ...] = (
+    *ARCHITECTURES,
+    *LIKELIHOODS,
+    *KERNELS,
+    *DIVERGENCES,
+    *FRONTS,
+    *ESTIMATORS,
+    PictureRatio,
+    *RECIPE_PARTS,
+)
 #: Every dataclass that a record or a flag may name.
 KNOWN: tuple[type, ...] = (*METHODS, *PARTS, *WORLDS, *WORLD_PARTS)
 #: What carries the truth is read back, and offered nowhere.

@@ -1,7 +1,7 @@
 """GSCALE: the truth has no loss, products equal Jacobians, samples give latents and graphs; what must be refused."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,7 +23,14 @@ from whence.methods.score_based._pairs import (
     pulled_in_chunks,
     told_pairs,
 )
-from whence.methods.score_based.fronts import Convolutional, Principal, TanhCode, TanhLinear
+from whence.methods.score_based.fronts import (
+    Blurred,
+    Convolutional,
+    Either,
+    Principal,
+    TanhCode,
+    TanhLinear,
+)
 from whence.methods.score_based.gscale import Quality, encoded
 from whence.metrics import mcc, r2, shd
 from whence.nets import MLP, Conv64
@@ -200,6 +207,75 @@ def test_of_blurred_pictures_some_coordinates_are_nearly_positions():
     found = embedding(v, 2, [v[:, :1].repeat(1, 2), v @ torch.tensor([[1.0, 2.0], [0.5, -1.0]])])
     assert found.folding < 1.5
     assert len(found.points) == len(v)
+
+
+def short_front(kind, **settings):
+    return kind(steps=0.1, width=8, **settings)
+
+
+@pytest.mark.parametrize("balls", [1, 3])
+def test_blurred_pictures_are_nearly_a_linear_map_of_positions_where_nothing_is_hidden(balls):
+    w = Balls(balls=balls, apart=True)
+    v = w.draw(600, rng=seeded(4))
+    x = w.observe(v)
+    front = short_front(Blurred)
+    code = front.build(w.shape, 2 * balls)
+    front.learn(code, [lambda: x.split(100)], Run(recipe=SHORT))
+    y = code.encode(x)
+    assert y.shape == (600, 2 * balls)
+    assert code.rank == code.dims
+    assert r2(y.numpy(), v.numpy()) > 0.99
+    assert y.var(0).tolist() == pytest.approx([1 / y.shape[1]] * y.shape[1], rel=0.01)
+    assert code.decode(y[:3]).shape == (3, *w.shape)
+
+
+@pytest.mark.parametrize("front", [Blurred(width=2, side=8), Convolutional(width=2, side=8)])
+def test_pictures_are_differentiable_in_their_code(front):
+    torch.manual_seed(0)
+    code = front.build((3, 16, 16), 4).double()
+    y, d = torch.randn(2, code.dims).double(), torch.randn(1, 2, 3, 16, 16).double()
+    J = torch.stack([torch.autograd.functional.jacobian(lambda at: code.decode(at[None])[0], row) for row in y])
+    assert torch.allclose(pulled(code.decode, y, d), torch.einsum("bchwk,pbchw->pbk", J, d), atol=1e-12)
+    with pytest.raises(ValueError, match="side divides"):
+        front.build((3, 20, 20), 4)
+
+
+def test_principal_components_of_blurred_pictures_see_grey_things_too():
+    w = Balls(balls=1)
+    v = w.draw(400, rng=seeded(4))
+    x = w.observe(v).mean(1, keepdim=True)
+    front = short_front(Blurred)
+    code = front.build((1, 64, 64), 2)
+    front.learn(code, [lambda: [x]], Run(recipe=SHORT))
+    assert r2(code.encode(x).numpy(), v.numpy()) > 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losing(Principal):
+    """Says that it lost so much."""
+
+    lost: float
+
+    def learn(self, code, environments, run, attempt=1):
+        super().learn(code, environments, run, attempt)
+        return self.lost
+
+
+@pytest.mark.parametrize("lost", [0.01, 0.5])
+def test_the_first_front_that_keeps_what_there_is_is_used(lost):
+    x = torch.randn(50, 6, generator=seeded())
+    front = Either(first=Losing(dims=2, lost=lost), second=Principal(dims=5))
+    code = front.build((6,), 2)
+    assert front.learn(code, [lambda: [x]], None) == pytest.approx(lost if lost < 0.1 else 0, abs=0.2)
+    assert bool(code.fell) == (lost > 0.1)
+    y = code.encode(x)
+    assert y.shape == (50, 5)
+    assert code.rank == (5 if lost > 0.1 else 2)
+    assert torch.equal(y[:, code.rank :], torch.zeros(50, 5 - code.rank))
+    assert code.decode(y).shape == x.shape
+    again = front.build((6,), 2)
+    again.load_state_dict(code.state_dict())
+    assert torch.equal(again.encode(x), y)
 
 
 def test_a_world_is_asked_for_the_environments_that_a_method_wants():

@@ -33,10 +33,11 @@ from whence.scores.kernel import KernelStein
 from whence.scores.matching import Denoising, ExactScoreMatching, SlicedScoreMatching
 from whence.scores.mixture import GaussianMixture
 from whence.scores.oracle import Oracle
+from whence.scores.pictures import PictureRatio
 from whence.scores.ratio import MulticlassRatio, PairwiseRatio
 from whence.scores.support import Spectrum, Support
 
-#: Every estimator that learns, for studies, flags and recorded methods.
+#: Every estimator of vectors that learns, for studies, flags and recorded methods.
 ESTIMATORS = (
     SingleGaussian,
     MulticlassRatio,
@@ -60,6 +61,7 @@ __all__ = [
     "MulticlassRatio",
     "Oracle",
     "PairwiseRatio",
+    "PictureRatio",
     "ScoreEstimator",
     "Scores",
     "SingleGaussian",

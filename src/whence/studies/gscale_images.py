@@ -17,7 +17,8 @@ from whence.worlds import Balls, World
 
 ONE: dict[str, Any] = {"kind": "hard"}
 TWO: dict[str, Any] = {"kind": "hard", "per_node": 2, "scale": (0.25, 4.0)}
-EXAMPLES = {"smoke": 100, "cpu": 5_000, "paper": 10_000}
+PICTURES = {"smoke": 100, "cpu": 10_000, "paper": 10_000}  # of an environment
+EXAMPLES = {"smoke": 100, "cpu": 5_000, "paper": 10_000}  # the same, of the rivals
 STEPS = {"smoke": 5, "cpu": 1_000, "paper": 8_000}
 CONTRAST = {"smoke": 2, "cpu": 1_500, "paper": 30_000}
 POINTS = ((0.05,), (-0.05, 0.0, 0.05), (-0.05, -0.025, 0.0, 0.025, 0.05))  # half of the box; 0 has no direction
@@ -26,7 +27,7 @@ SEED = 100  # of the first world: worlds that methods were tried on while they w
 
 
 def rows(scale: Scale, seed: int) -> Iterator[Row]:
-    method = GSCALE(examples=EXAMPLES[scale], restarts=1 if scale != "paper" else 4)
+    method = GSCALE(examples=PICTURES[scale], restarts=1 if scale != "paper" else 4)
     recipe = replace(GSCALE.recipe, steps=STEPS[scale])
     linear, bent = RandomBoxed(), RandomBoxedQuadratic()
     for label, balls, mechanism, design in (

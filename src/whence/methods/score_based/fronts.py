@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate
+from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from whence.descend import ALL, Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.views import Single, View
 
 Source = Callable[[], Iterable[Tensor]]  #: chunks of rows of one environment, the same each time
 
+CODE_LOST = 0.05  #: share of the variance of observations; above it balls are missing from pictures
 BLURS = (0.12, 0.18, 0.25, 0.35, 0.5)  #: widths of blurs, relative to a picture
 EDGE = 1e-6  #: how close to 1 a tanh is taken to come, in single precision
 
@@ -36,6 +37,10 @@ class Code(nn.Module, ABC):
     @property
     def rank(self) -> int:
         return self.dims
+
+    def small(self, x: Tensor) -> Tensor:
+        """Observations, as small as the code sees them."""
+        return x
 
     def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
         """Coordinates, n or a few more, that a reduction to n numbers might begin at, one row an observation."""
@@ -174,67 +179,29 @@ class Principal(Front):
         return float(1 - value[:n].sum() / value.sum())
 
 
-# --- convolutional ---------------------------------------------------------------------------------------------------
+# --- pictures --------------------------------------------------------------------------------------------------------
 
 
-class ConvCode(Code):
-    """Pictures are pooled to `side` pixels and coded by strided convolutions; decoded pictures are enlarged again."""
+class PictureCode(Code, ABC):
+    """Pictures are pooled to `side` pixels; decoded ones are enlarged again."""
 
-    def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int) -> None:
+    def __init__(self, shape: tuple[int, ...], side: int) -> None:
         super().__init__()
-        c, h, _ = shape
-        self.shape, self.dims, self.pool, w, s = shape, dims, h // side, width, side // 8
-        self.to_code = nn.Sequential(
-            nn.Conv2d(c, w, 4, 2, 1),
-            nn.SiLU(),
-            nn.Conv2d(w, 2 * w, 4, 2, 1),
-            nn.SiLU(),
-            nn.Conv2d(2 * w, 2 * w, 4, 2, 1),
-            nn.SiLU(),
-            nn.Flatten(),
-            nn.Linear(2 * w * s * s, dims),
-        )
-        self.to_picture = nn.Sequential(
-            nn.Linear(dims, 2 * w * s * s),
-            nn.SiLU(),
-            nn.Unflatten(1, (2 * w, s, s)),
-            nn.ConvTranspose2d(2 * w, 2 * w, 4, 2, 1),
-            nn.SiLU(),
-            nn.ConvTranspose2d(2 * w, w, 4, 2, 1),
-            nn.SiLU(),
-            nn.ConvTranspose2d(w, c, 4, 2, 1),
-        )
-        self.register_buffer("middle", torch.zeros(c, side, side))
-        self.register_buffer("mean", torch.zeros(dims))
-        self.register_buffer("scale", torch.ones(()))
-
-    middle: Tensor  #: the mean picture, which the networks see and make deviations from
-    mean: Tensor
-    scale: Tensor  #: the code has unit variance in all
+        self.shape, self.side, self.pool = shape, side, shape[1] // side
 
     def small(self, x: Tensor) -> Tensor:
         return avg_pool2d(x, self.pool) if self.pool > 1 else x
 
-    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
-        """Principal components of blurred pictures. Pictures of a thing that moves are all equally far apart as soon as
-        they do not overlap; the wider they are blurred, the more a move is a move along a line."""
-        small = torch.cat([self.small(piece) for part in x for piece in part.split(200)])
-        small, side = small - small.mean(0), small.shape[-1]
-        place, found = torch.arange(side, device=small.device), []
-        for width in BLURS:
-            g = torch.exp(-0.5 * ((place[:, None] - place) / (width * side)).square())
-            b = torch.cat([(g @ part @ g).flatten(1) for part in small.split(1_000)])
-            _, vector = torch.linalg.eigh((b.T @ b).double() / len(b))
-            lead = b @ vector[:, -n - 2 :].flip(1).to(b)
-            found.append(lead / lead.std(0))
-        return found
-
-    def encode(self, x: Tensor) -> Tensor:
-        return (self.to_code(self.small(x) - self.middle) - self.mean) / self.scale
-
-    def decode(self, y: Tensor) -> Tensor:
-        x = (self.to_picture(y * self.scale + self.mean) + self.middle).clamp(0, 1)
+    def large(self, x: Tensor) -> Tensor:
         return interpolate(x, size=self.shape[1:], mode="bilinear", align_corners=False) if self.pool > 1 else x
+
+
+def check_pictures(kind: str, shape: tuple[int, ...], side: int) -> None:
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] % side or side % 8:
+        raise ValueError(
+            f"{kind} takes square pictures whose side divides by {side}, itself a multiple of 8, got shape "
+            f"{tuple(shape)}. Change side, or use Principal() for vectors."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +212,188 @@ class Pictures(View[Single]):
 
     def gather(self, ticket: Tensor, rng: Generator) -> Single:
         return Single(self.rows[ticket].to(torch.float32).div_(255))
+
+    @classmethod
+    def pooled(cls, code: PictureCode, environments: Sequence[Source]) -> Pictures:
+        """Of all environments."""
+        held = bytearray()  # one growing block: many small tensors between large ones would cost ten times the memory
+        for source in environments:
+            for part in source():
+                held += small_bytes(code, part).numpy().tobytes()
+        rows = torch.frombuffer(held, dtype=torch.uint8).view(-1, code.shape[0], code.side, code.side)
+        return cls(
+            shape=tuple(rows.shape[1:]),
+            draw_=lambda n, rng: torch.randint(len(rows), (n,), generator=rng),
+            observe=lambda ticket, rng: rows[ticket],
+            rows=rows,
+        )
+
+    def some(self, n: int = 4_000) -> Tensor:
+        which = torch.linspace(0, len(self.rows) - 1, min(n, len(self.rows))).long()
+        return self.rows[which].float().div_(255)
+
+
+def small_bytes(code: Code, x: Tensor) -> Tensor:
+    return torch.cat([code.small(part).mul(255).round().to(torch.uint8) for part in x.split(200)])
+
+
+def one_cycle(steps: int, batch: int, lr: float) -> Recipe:
+    return Recipe(
+        steps=steps,
+        batch=batch,
+        optimiser=Adam(lr=lr, weight_decay=1e-4),
+        schedule=Cosine(warmup=steps // 10),
+        every=min(100, steps),
+    )
+
+
+# --- blurred ---------------------------------------------------------------------------------------------------------
+
+
+def growing(dims: int, channels: int, side: int, width: int) -> nn.Sequential:
+    """(B, dims) -> (B, channels, side, side)."""
+    w, s = width, side // 8
+    return nn.Sequential(
+        nn.Linear(dims, 2 * w * s * s),
+        nn.SiLU(),
+        nn.Unflatten(1, (2 * w, s, s)),
+        nn.ConvTranspose2d(2 * w, 2 * w, 4, 2, 1),
+        nn.SiLU(),
+        nn.ConvTranspose2d(2 * w, w, 4, 2, 1),
+        nn.SiLU(),
+        nn.ConvTranspose2d(w, channels, 4, 2, 1),
+    )
+
+
+def blurred(x: Tensor, width: float) -> Tensor:
+    """Pictures (B, C, S, S) through a Gaussian whose width is relative to their side."""
+    place = torch.arange(x.shape[-1]).to(x)
+    g = torch.exp(-0.5 * ((place[:, None] - place) / (width * x.shape[-1])).square())
+    return g @ x @ g
+
+
+class BlurredCode(PictureCode):
+    r""":math:`y = B^\top \mathrm{blur}(x - m) / c`, with each channel less its mean; pictures are grown from it."""
+
+    def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int, blur: float) -> None:
+        super().__init__(shape, side)
+        self.dims, self.blur = dims, blur
+        self.to_picture = growing(dims, shape[0], side, width)
+        self.register_buffer("middle", torch.zeros(shape[0], side, side))
+        self.register_buffer("basis", torch.eye(shape[0] * side * side, dims))
+        self.register_buffer("spread", torch.ones(dims))
+
+    middle: Tensor  #: the mean picture
+    basis: Tensor  #: principal components
+    spread: Tensor  #: c: of unit variance each
+
+    def moved(self, small: Tensor) -> Tensor:
+        """Where there is more than usual, and where less, as rows."""
+        b = blurred(small - self.middle, self.blur)
+        return (b - b.mean((2, 3), keepdim=True)).flatten(1)
+
+    def seen(self, small: Tensor) -> Tensor:
+        return self.moved(small) @ self.basis / self.spread
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.seen(self.small(x)) / self.dims**0.5
+
+    def decode(self, y: Tensor) -> Tensor:
+        return self.large((self.to_picture(y * self.dims**0.5) + self.middle).clamp(0, 1))
+
+    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
+        y = torch.cat([self.encode(part) for part in x])[:, : n + 2]
+        return [y / y.std(0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blurred(Front):
+    """Principal components of widely blurred pictures. Only the way back to pictures is learned.
+
+    The mean brightness of each channel is taken away, so that what a wide blur leaves of things that move are their
+    first moments: nearly a linear map of where they are, whatever they look like, as many as there are latents, and
+    without folds. What is seen at one place only, or turns without moving, is lost.
+    """
+
+    dims: int | None = None  #: numbers of the code; none: as many as latents, so that nothing is left to reduce
+    blur: float = 1.0  #: width of the blur, relative to a picture
+    side: int = 16  #: pixels that pictures are pooled to; a multiple of 8 that divides theirs
+    width: int = 32  #: channels of the last hidden layer of the way back; those before have twice as many
+    steps: float = 1.5  #: relative to the recipe of the method
+    batch: int = 96  #: pictures a step
+    lr: float = 6e-3  #: at the top of its one cycle
+
+    def build(self, shape: tuple[int, ...], latents: int) -> BlurredCode:
+        check_pictures("Blurred", shape, self.side)
+        return BlurredCode(shape, max(self.dims or 0, latents), self.side, self.width, self.blur)
+
+    def learn(self, code: BlurredCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
+        view = Pictures.pooled(code, environments)
+        some = view.some().to(run.device)
+        code.middle = some.mean(0)
+        variance = float((some - code.middle).square().flatten(1).sum(1).mean())
+        b = code.moved(some).double()
+        value, vector = torch.linalg.eigh(b.T @ b / len(b))
+        code.basis = vector[:, -code.dims :].flip(1).float()
+        code.spread = value[-code.dims :].flip(0).clamp_min(1e-12).sqrt().float()
+
+        def turns(nets: Any, batch: Single, t: int) -> Iterator[Turn]:
+            error = nets.to_picture(nets.seen(batch.x)) - (batch.x - nets.middle)
+            yield Turn(ALL, Terms(reconstruction=error.square().flatten(1).sum(1).mean() / variance))
+
+        recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
+        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"growing-{attempt}")
+        run.stopped_at = inner.stopped_at
+        with torch.no_grad():
+            back = torch.cat([code.to_picture(code.seen(part)) for part in some.split(250)]) + code.middle
+            return float((back - some).square().flatten(1).sum(1).mean()) / variance
+
+
+# --- convolutional ---------------------------------------------------------------------------------------------------
+
+
+class ConvCode(PictureCode):
+    """Pictures are coded by strided convolutions."""
+
+    def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int) -> None:
+        super().__init__(shape, side)
+        c, self.dims, w, s = shape[0], dims, width, side // 8
+        self.to_code = nn.Sequential(
+            nn.Conv2d(c, w, 4, 2, 1),
+            nn.SiLU(),
+            nn.Conv2d(w, 2 * w, 4, 2, 1),
+            nn.SiLU(),
+            nn.Conv2d(2 * w, 2 * w, 4, 2, 1),
+            nn.SiLU(),
+            nn.Flatten(),
+            nn.Linear(2 * w * s * s, dims),
+        )
+        self.to_picture = growing(dims, c, side, width)
+        self.register_buffer("middle", torch.zeros(c, side, side))
+        self.register_buffer("mean", torch.zeros(dims))
+        self.register_buffer("scale", torch.ones(()))
+
+    middle: Tensor  #: the mean picture, which the networks see and make deviations from
+    mean: Tensor
+    scale: Tensor  #: the code has unit variance in all
+
+    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
+        """Principal components of blurred pictures. Pictures of a thing that moves are all equally far apart as soon as
+        they do not overlap; the wider they are blurred, the more a move is a move along a line."""
+        small = torch.cat([self.small(piece) for part in x for piece in part.split(200)])
+        small, found = small - small.mean(0), []
+        for width in BLURS:
+            b = blurred(small, width).flatten(1)
+            _, vector = torch.linalg.eigh((b.T @ b).double() / len(b))
+            lead = b @ vector[:, -n - 2 :].flip(1).to(b)
+            found.append(lead / lead.std(0))
+        return found
+
+    def encode(self, x: Tensor) -> Tensor:
+        return (self.to_code(self.small(x) - self.middle) - self.mean) / self.scale
+
+    def decode(self, y: Tensor) -> Tensor:
+        return self.large((self.to_picture(y * self.scale + self.mean) + self.middle).clamp(0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,29 +414,13 @@ class Convolutional(Front):
     lr: float = 6e-3  #: at the top of its one cycle
 
     def build(self, shape: tuple[int, ...], latents: int) -> ConvCode:
-        if len(shape) != 3 or shape[1] != shape[2] or shape[1] % self.side or self.side % 8:
-            raise ValueError(
-                f"Convolutional takes square pictures whose side divides by {self.side}, itself a multiple of 8, got "
-                f"shape {tuple(shape)}. Change side, or use Principal() for vectors."
-            )
+        check_pictures("Convolutional", shape, self.side)
         return ConvCode(shape, self.dims, self.side, self.width)
 
     def learn(self, code: ConvCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
-        held = bytearray()  # one growing block: many small tensors between large ones would cost ten times the memory
-        for source in environments:
-            for part in source():
-                held += small_bytes(code, part).numpy().tobytes()
-        rows = torch.frombuffer(held, dtype=torch.uint8).view(-1, *code.middle.shape)
-        steps = max(1, round(self.steps * run.recipe.steps))
-        recipe = Recipe(
-            steps=steps,
-            batch=min(self.batch, len(rows)),
-            optimiser=Adam(lr=self.lr, weight_decay=1e-4),
-            schedule=Cosine(warmup=steps // 10),
-            every=min(100, steps),
-        )
-
-        some = rows[torch.linspace(0, len(rows) - 1, min(4_000, len(rows))).long()].float().div_(255)
+        view = Pictures.pooled(code, environments)
+        recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
+        some = view.some()
         code.middle = some.mean(0).to(run.device)
         variance = float((some - some.mean(0)).square().flatten(1).sum(1).mean())
 
@@ -296,12 +429,6 @@ class Convolutional(Front):
             error = (nets.to_picture(nets.to_code(x)) - x).square()
             yield Turn(ALL, Terms(reconstruction=error.flatten(1).sum(1).mean() / variance))
 
-        view = Pictures(
-            shape=tuple(rows.shape[1:]),
-            draw_=lambda n, rng: torch.randint(len(rows), (n,), generator=rng),
-            observe=lambda ticket, rng: rows[ticket],
-            rows=rows,
-        )
         descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"autoencoder-{attempt}")
         run.stopped_at = inner.stopped_at
         with torch.no_grad():
@@ -314,8 +441,60 @@ class Convolutional(Front):
         return lost / (variance * len(some))
 
 
-def small_bytes(code: ConvCode, x: Tensor) -> Tensor:
-    return torch.cat([code.small(part).mul(255).round().to(torch.uint8) for part in x.split(200)])
+# --- the first that keeps what there is ------------------------------------------------------------------------------
 
 
-FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Convolutional)
+class EitherCode(Code):
+    """Two codes, of which one is used; the shorter one is padded with zeros."""
+
+    def __init__(self, first: Code, second: Code) -> None:
+        super().__init__()
+        self.first, self.second, self.dims = first, second, max(first.dims, second.dims)
+        self.register_buffer("fell", torch.tensor(False))
+
+    fell: Tensor  #: whether the second one is used
+
+    @property
+    def used(self) -> Code:
+        return self.second if bool(self.fell) else self.first
+
+    @property
+    def rank(self) -> int:
+        return self.used.rank
+
+    def small(self, x: Tensor) -> Tensor:
+        return self.used.small(x)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return pad(self.used.encode(x), (0, self.dims - self.used.dims))
+
+    def decode(self, y: Tensor) -> Tensor:
+        return self.used.decode(y[:, : self.used.dims])
+
+    def starts(self, x: Iterable[Tensor], n: int) -> list[Tensor]:
+        return self.used.starts(x, n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Either(Front):
+    """The first front, if it loses little of the variance of observations; else the one that loses less."""
+
+    chance: ClassVar[bool] = True
+
+    first: Front = Blurred()
+    second: Front = Convolutional()
+
+    def build(self, shape: tuple[int, ...], latents: int) -> EitherCode:
+        return EitherCode(self.first.build(shape, latents), self.second.build(shape, latents))
+
+    def learn(self, code: EitherCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
+        lost = self.first.learn(code.first, environments, run) if attempt == 1 else math.inf
+        if lost <= CODE_LOST:
+            code.fell = torch.zeros_like(code.fell)
+            return lost
+        other = self.second.learn(code.second, environments, run, attempt)
+        code.fell = torch.full_like(code.fell, other < lost)
+        return min(lost, other)
+
+
+FRONTS: tuple[type[Front], ...] = (TanhLinear, Principal, Blurred, Convolutional, Either)

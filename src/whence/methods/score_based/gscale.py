@@ -16,12 +16,13 @@ from whence.methods._method import Gradient
 from whence.methods.score_based import _graph as graphs
 from whence.methods.score_based._embedding import FOLDED, LANDMARKS, embedding, folding
 from whence.methods.score_based._maps import Bent, set_linear
-from whence.methods.score_based._pairs import Pair, between, find_pairs, pulled_in_chunks, told_pairs
+from whence.methods.score_based._pairs import Pair, between, find_pairs, pulled, pulled_in_chunks, told_pairs
 from whence.methods.score_based._sources import sources
-from whence.methods.score_based.fronts import Code, Convolutional, Front, Principal
+from whence.methods.score_based.fronts import CODE_LOST, Code, Either, Front, Principal, small_bytes
 from whence.nets import Nets
 from whence.representation import Representation, as_given
-from whence.scores import MulticlassRatio, ScoreEstimator
+from whence.scores import MulticlassRatio, PictureRatio, ScoreEstimator
+from whence.scores.pictures import floats
 from whence.terms.changes import axis_distance, leak, mean_changes
 from whence.views import Environments, Spec, View
 
@@ -138,9 +139,6 @@ class Quality(NamedTuple):
         return " and ".join(reasons)
 
 
-CODE_LOST = 0.05  #: above it balls are missing from pictures, in experiments with known truth
-
-
 class Points(NamedTuple):
     u: Tensor  #: (B, n)
     d: Tensor  #: (P, B, n)
@@ -174,11 +172,11 @@ class GSCALE(Gradient):
     .. math:: \min_{h} \sum_i \bigl\| \mathbb{E}\, |J_{h^{-1}}^\top(z)\, (s^i - \tilde s^i)| - e_i \bigr\|
               + \lambda\, \mathbb{E} \| h^{-1}(h(x)) - x \|^2
 
-    for the scores :math:`s^i, \tilde s^i` of the two environments of latent i. Stages: (1) a code of a few numbers;
-    (2) the code is reduced to as many numbers as there are latents, beginning at coordinates that do not fold: of
+    for the scores :math:`s^i, \tilde s^i` of the two environments of latent i. Stages: (1) a code of a few numbers; (2)
+    a code of more numbers than there are latents is reduced to as many, beginning at coordinates that do not fold: of
     blurred pictures, or of a manifold embedding; (3) score differences on these, as gradients of log-ratios, from one
-    classifier of all environments (`on="code"`: on the code, carried by vector-Jacobian products); (4) the
-    objective above, in those numbers, with restarts side by side, the best taken by its loss; (5) the graph. Scores
+    classifier of all environments (`on="code"` or `"pictures"`: there, and carried by vector-Jacobian products); (4)
+    the objective above, in those numbers, with restarts side by side, the best taken by its loss; (5) the graph. Scores
     are carried from space to space by vector-Jacobian products. Each stage is a method: `code`, `reduced`,
     `differences`, `disentangled`, `graph_of`; each that is trained has a checkpoint in the run's folder.
 
@@ -193,9 +191,9 @@ class GSCALE(Gradient):
     """
 
     latents: int | None = None  #: n; none: as many as are intervened on
-    front: Front | None = None  #: the first stage; none: Convolutional for pictures, Principal for vectors
-    scores: ScoreEstimator | None = None  #: of differences on the code; none: MulticlassRatio
-    on: Literal["reduced", "code"] = "reduced"  #: where score differences are learned
+    front: Front | None = None  #: the first stage; none: Principal for vectors, Either for pictures
+    scores: ScoreEstimator | None = None  #: of differences; none: MulticlassRatio, on pictures PictureRatio
+    on: Literal["reduced", "code", "pictures"] = "reduced"  #: where score differences are learned
     per_node: int = 1  #: environments of a latent, where nobody says which belong together
     objective: Literal["ratio", "axes"] = "ratio"  #: off over on the axis, or the published distance from the axes
     weight: float = 10.0  #: of the reconstruction
@@ -241,8 +239,8 @@ class GSCALE(Gradient):
     def __post_init__(self) -> None:
         if self.per_node not in (1, 2):
             raise ValueError(f"There are one or two environments a latent, got per_node={self.per_node}.")
-        if self.on not in ("reduced", "code"):
-            raise ValueError(f"Score differences are learned on 'reduced' or 'code', got on={self.on!r}.")
+        if self.on not in ("reduced", "code", "pictures"):
+            raise ValueError(f"Score differences are learned on 'reduced', 'code' or 'pictures', got on={self.on!r}.")
         if self.objective not in ("ratio", "axes"):
             raise ValueError(f"The objective is 'ratio' or 'axes', got {self.objective!r}.")
         if min(self.restarts, self.rounds) < 1 or (self.latents is not None and self.latents < 1):
@@ -257,7 +255,7 @@ class GSCALE(Gradient):
     # --- networks ----------------------------------------------------------------------------------------------------
 
     def front_for(self, spec: Spec) -> Front:
-        return self.front or (Convolutional() if len(spec.shape) == 3 else Principal())
+        return self.front or (Either() if len(spec.shape) == 3 else Principal())
 
     @property
     def linear(self) -> bool:
@@ -329,7 +327,7 @@ class GSCALE(Gradient):
         y = [encoded(code.front, source(), run.device) for source in x]
         self.check_codes(code.front, y, n, data)
         u, attempts, reduction = self.reduced(code, y, x[0], run)
-        d = self.differences(code, y, u, run)
+        d = self.differences(code, x, y, u, run)
         pairs = pairs or find_pairs(u[0][:POINTS], d, straight=self.linear)
         last = self.disentangled(code, u[0][:POINTS], between(d, pairs), run)
         for more in range(1, self.rounds):
@@ -372,9 +370,17 @@ class GSCALE(Gradient):
         front.requires_grad_(False).eval()
         return best[0]
 
-    def differences(self, code: DisentangledCode, y: Sequence[Tensor], u: Sequence[Tensor], run: Run) -> Tensor:
+    def differences(
+        self,
+        code: DisentangledCode,
+        x: Sequence[Callable[[], Iterator[Tensor]]],
+        y: Sequence[Tensor],
+        u: Sequence[Tensor],
+        run: Run,
+    ) -> Tensor:
         """Stage 3: (E, N, n), observational less interventional scores at observational reduced codes."""
-        estimator, k, at = self.scores or MulticlassRatio(), code.front.rank, u[0][:POINTS]
+        k, at = code.front.rank, u[0][:POINTS]
+        estimator = self.scores or (PictureRatio() if self.on == "pictures" else MulticlassRatio())
         if estimator.truth:
             return torch.cat([self.told(estimator, code, part, len(y) - 1) for part in at.split(256)], 1)
         recipe = getattr(estimator, "recipe", None)
@@ -383,6 +389,8 @@ class GSCALE(Gradient):
             estimator = replace(estimator, recipe=replace(recipe, steps=steps))  # type: ignore[type-var]
         if self.on == "reduced":
             return estimator.fit(u, run=run).differences(at)
+        if self.on == "pictures":
+            return self.differences_of_pictures(estimator, code, x, at, run)
         found = estimator.fit([rows[:, :k] for rows in y], run=run).differences(y[0][:POINTS, :k])
         found = torch.cat([found, found.new_zeros(*found.shape[:2], code.front.dims - k)], 2)
         return pulled_in_chunks(lambda at: code.reducer.decoder(at[None])[0], at, found)
@@ -393,9 +401,30 @@ class GSCALE(Gradient):
         with torch.no_grad():
             z = [code.maps.encoder(rows[None])[0] for rows in u]
         spread, at = z[0].std(0), u[0][:POINTS]
-        scores = (self.scores or MulticlassRatio()).fit([rows / spread for rows in z], run=run)
+        learner = MulticlassRatio() if self.scores is None or self.on == "pictures" else self.scores
+        scores = learner.fit([rows / spread for rows in z], run=run)
         d = scores.differences(z[0][:POINTS] / spread)
         return pulled_in_chunks(lambda part: code.maps.encoder(part[None])[0] / spread, at, d)
+
+    def differences_of_pictures(
+        self,
+        estimator: ScoreEstimator,
+        code: DisentangledCode,
+        x: Sequence[Callable[[], Iterator[Tensor]]],
+        at: Tensor,
+        run: Run,
+    ) -> Tensor:
+        """As published: learned on pictures, of the size the code is made of, and carried to the reduced code. No more
+        than a chunk of them is held as pictures."""
+        front = code.front
+        pictures = [torch.cat([small_bytes(front, part) for part in source()]) for source in x]
+        scores = estimator.fit(pictures, run=run)
+
+        def decode(u: Tensor) -> Tensor:
+            return front.small(front.decode(code.reducer.decoder(u[None])[0]))
+
+        parts = zip(at.split(256), pictures[0][: len(at)].split(256), strict=True)
+        return torch.cat([pulled(decode, u, scores.differences(floats(own).to(u))).detach() for u, own in parts], 1)
 
     def told(self, estimator: ScoreEstimator, code: DisentangledCode, u: Tensor, environments: int) -> Tensor:
         """True differences at observations, carried to the reduced code."""
