@@ -27,6 +27,7 @@ whence: find what your data came from
   whence do RUN light=0.4..1.6       what a picture would have been, had a concept been set otherwise: a strip
   whence list [methods|worlds|metrics|studies]
   whence cite RUN                    BibTeX of its method, world and metrics
+  whence data check PATH             a folder of pictures or a table of yours: what is there, what is missing
   whence check path.py:Class         the conformance suite on a method, world or metric of yours
   whence study NAME [options]        a published table as code: rows x seeds, published numbers beside ours
 
@@ -118,17 +119,26 @@ def fit(words: list[str]) -> int:
         raise Wrong("Give --data (an array of your own) or --world, not both.")
     view: Any
     if "data" in found:
+        if not Path(found["data"]).exists():
+            raise Wrong(f"--data: there is no file or folder {found['data']!r}.")
         source = Path(found["data"]).stem
-        told = {n: found[n] for n in TABLE_FLAGS if n in found}
-        if method.needs is Environments or (method.needs is Singles and (told or is_table(found["data"]))):
+        told = {n: found[n] for n in (*TABLE_FLAGS, *FOLDER_FLAGS) if n in found}
+        folder = Path(found["data"]).is_dir()
+        reads: Any = {*FOLDER_FLAGS, *SHARED_FLAGS} if folder else TABLE_FLAGS
+        if wrong := next((n for n in told if n not in reads), None):
+            here, there = ("a folder", "a table") if folder else ("a table", "a folder of pictures")
+            raise Wrong(f"--{wrong} says how to read {there}, and {found['data']!r} is {here}.")
+        if folder and method.needs in (Environments, Singles):
+            view = Environments.pictures(found["data"], **flags.parsed(told))
+        elif method.needs is Environments or (method.needs is Singles and (told or is_table(found["data"]))):
             view = Environments.read(found["data"], **flags.parsed(told))
         elif method.needs is Singles:
             view = Singles.of(array_of(Path(found["data"])), name=found["data"])
         else:
             raise Wrong(f"{kind.__name__} learns from {method.needs.__name__}; --data gives single observations.")
     else:
-        if option := next((n for n in TABLE_FLAGS if n in found), None):
-            raise Wrong(f"--{option} says how to read a table: give the table with --data cells.csv.")
+        if option := next((n for n in (*TABLE_FLAGS, *FOLDER_FLAGS) if n in found), None):
+            raise Wrong(f"--{option} says how to read data of yours: give --data cells.csv, or a folder of pictures.")
         world = make(world_kind(found, kind), known, found, flags, prefix="world.")
         options = flags.parsed({n: t for n, t in found.items() if n.startswith("view.")})
         offer = getattr(world, values.name_of(method.needs))
@@ -326,6 +336,33 @@ def check(words: list[str]) -> int:
     return 0
 
 
+def data(words: list[str]) -> int:
+    """whence data check PATH [--control LABEL] [options]
+
+    PATH is a folder of pictures with environments.csv (columns file, environment, and optionally targets, kind,
+    group), or a table. Says what is there, what is missing or wrong, whether environments differ, what could be learned
+    from them and with which guarantee, and what to do next. Exits with 1 if fitting would refuse the data."""
+    from whence.examine import examine
+
+    flags = plain_flags(
+        control=(str | None, None, "label of the observational environment"),
+        environment=(str | None, None, "column of environment labels (default: environment; perturbation for tables)"),
+        labels=(str, "environments.csv", "a folder's file of labels"),
+        ignore=(tuple[str, ...], (), "columns of a table to leave out, commas between"),
+        size=(int | None, None, "the size that pictures will be brought to"),
+    )
+    if wants_help(words) or not words:
+        print(f"{inspect.getdoc(data)}\n{flags.help()}")
+        return 0 if wants_help(words) else 2
+    if words[0] != "check":
+        raise Wrong(values.unknown("data command", words[0], ["check"]))
+    if len(words) < 2 or words[1].startswith("--"):
+        raise Wrong("data check needs a folder of pictures or a table: whence data check PATH --control LABEL.")
+    found = examine(words[1], **flags.parsed(flags.read(words[2:])))
+    print(found)
+    return 1 if found.faults else 0
+
+
 def do(words: list[str]) -> int:
     """whence do RUN CONCEPT=VALUE | CONCEPT=LOW..HIGH ... [options]
 
@@ -431,6 +468,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "list": list_,
     "cite": cite,
     "check": check,
+    "data": data,
     "study": study,
 }
 
@@ -438,7 +476,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 #: How a table is read, for methods that learn from environments.
 TABLE_FLAGS = {
-    "environment": "the table's column of environment labels",
+    "environment": "the column of environment labels (of a folder's file: environment)",
     "control": "the label of the observational environment",
     "columns": "the columns of numbers to use, commas between (default: all)",
     "ignore": "columns to leave out, commas between",
@@ -446,6 +484,14 @@ TABLE_FLAGS = {
     "skip": "labels to leave out, commas between",
     "least": "rows that every environment must have",
 }
+#: How a folder of pictures is read, beside those that both have.
+FOLDER_FLAGS = {
+    "labels": "a folder's file with the environment of each picture",
+    "size": "pixels a side that pictures are brought to (default: as they are)",
+    "fit": "how: the middle is cut out (crop), or they are stretched (stretch)",
+    "mode": "RGB or L, grey",
+}
+SHARED_FLAGS = ("environment", "control", "only", "skip", "least")
 RUN_FLAGS: dict[str, tuple[Any, Any, str]] = {
     "seed": (int, 0, "of weights, batches and noise"),
     "into": (str, "runs/…", "folder of the run"),
@@ -478,12 +524,15 @@ def fit_flags(words: Sequence[str]) -> tuple[Any, Any, list[type]]:
         "data",
     )
     array = "a .npy file of observations, one a row"
-    tables = "a .csv, .tsv or .parquet table with a column of environment labels"
+    tables = "a .csv, .tsv or .parquet table with a column of environment labels, or a folder of pictures"
     accepted = {Environments: tables, Singles: f"{array}, or {tables}"}
     flags.add("data", str, "none", f"instead of a world: {accepted.get(kind.needs, array)}", "data")
     if kind.needs in accepted:
         reads = inspect.signature(Environments.read, eval_str=True).parameters
         for name, help in TABLE_FLAGS.items():
+            flags.add(name, reads[name].annotation, reads[name].default, help, "data")
+        reads = inspect.signature(Environments.pictures, eval_str=True).parameters
+        for name, help in FOLDER_FLAGS.items():
             flags.add(name, reads[name].annotation, reads[name].default, help, "data")
     flags.add_fields(world, known, given, prefix="world.")
     flags.add_arguments(view_of(world, kind), "view.", f"view ({kind.needs.__name__})")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -535,29 +536,93 @@ class Environments(View[Regimes]):
         from whence.tables import read_table
 
         labels, x = read_table(Path(path), environment, columns, ignore)
-        found = {str(label): int(many) for label, many in zip(*np.unique(labels, return_counts=True), strict=True)}
-        for label in (control, *only, *skip):
-            if label not in found:
-                raise ValueError(f"In the column {environment!r}: {values.unknown('label', label, found)}")
-        names = [label for label in dict.fromkeys(labels.tolist()) if label != control and label not in skip]
-        names = [label for label in names if label in only] if only else names
-        if not names:
-            raise ValueError(
-                f"Environments need at least one beside {control!r}, got none in the column {environment!r} of "
-                f"{str(path)!r}. Give rows under interventions, each with its label."
-            )
-        if few := {label: found[label] for label in (control, *names) if found[label] < least}:
-            listed = ", ".join(f"{label} ({many})" for label, many in few.items())
-            raise ValueError(
-                f"An environment needs at least {least} rows, got fewer in {listed}. "
-                "Leave them out (skip), or ask for fewer rows (least)."
-            )
+        where = f"the column {environment!r}"
+        names = chosen_labels(Counter(labels.tolist()), control, only, skip, least, where)
         view = cls.of(
             x[labels == control], [x[labels == label] for label in names], names=names, control=control, name=str(path)
         )
         asked = {"columns": columns, "ignore": ignore, "only": only, "skip": skip}
         how = {"environment": environment, "control": control, **{k: list(v) for k, v in asked.items() if v}}
         return replace(view, origin={**view.origin, "read": how})
+
+    @classmethod
+    def pictures(
+        cls,
+        folder: str | Path,
+        control: str = "ctrl",
+        *,
+        environment: str = "environment",
+        labels: str = "environments.csv",
+        size: int | None = None,
+        fit: Literal["crop", "stretch"] = "crop",
+        mode: Literal["RGB", "L"] = "RGB",
+        only: tuple[str, ...] = (),
+        skip: tuple[str, ...] = (),
+        least: int = 30,
+    ) -> Environments:
+        """A folder of pictures with a file of labels: columns file and environment, and targets, kind and group of an
+        environment where somebody knows them. Without that file, folders of the folder are the environments.
+
+        Pictures labelled `control` are the observational environment. All are held as uint8, at `size` pixels a side:
+        the middle is cut out (`fit="crop"`), or they are stretched; without a size they have to be of one. `only`,
+        `skip` and `least` are those of `read`. `whence data check FOLDER` says what is there and what is missing.
+        """
+        from whence.folders import read_labels, read_pictures
+
+        found = read_labels(Path(folder), environment, labels)
+        many = {label: len(files) for label, files in found.files.items()}
+        names = chosen_labels(many, control, only, skip, least, f"{str(folder)!r}", "pictures")
+        if absent := [n for n in found.absent() if any(n in found.files[label] for label in (control, *names))]:
+            listed = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
+            raise FileNotFoundError(
+                f"{str(folder)!r} has labels of pictures that are not there: {listed}. Bring them, or take out their "
+                "lines."
+            )
+        files = [found.files[label] for label in (control, *names)]
+        rows = read_pictures(found.folder, [n for own in files for n in own], size=size, fit=fit, mode=mode)
+        blocks = torch.from_numpy(rows).split([len(own) for own in files])
+        told = [found.told.get(label) for label in names]
+        view = cls.of(
+            blocks[0],
+            blocks[1:],
+            targets=[about and about.targets for about in told],
+            kinds=[about and about.kind for about in told],  # type: ignore[misc]
+            groups=[about and about.group for about in told],
+            names=names,
+            control=control,
+            name=str(folder),
+        )
+        options = {"environment": environment, "labels": labels, "size": size, "fit": fit, "mode": mode}
+        asked = {k: list(v) for k, v in {"only": only, "skip": skip}.items() if v}
+        return replace(view, origin={**view.origin, "pictures": {"control": control, **options, **asked}})
+
+
+def chosen_labels(
+    many: Mapping[str, int],
+    control: str,
+    only: Sequence[str],
+    skip: Sequence[str],
+    least: int,
+    where: str,
+    noun: str = "rows",
+) -> list[str]:
+    """The environments beside the control that are asked for, of those that are there with so many observations."""
+    for label in (control, *only, *skip):
+        if label not in many:
+            raise ValueError(f"In {where}: {values.unknown('label', label, many)}")
+    names = [label for label in many if label != control and label not in skip and (not only or label in only)]
+    if not names:
+        raise ValueError(
+            f"Environments need at least one beside {control!r}, got none in {where}. Give {noun} under "
+            "interventions, each with its label."
+        )
+    if few := {label: many[label] for label in (control, *names) if many[label] < least}:
+        listed = ", ".join(f"{label} ({n})" for label, n in few.items())
+        raise ValueError(
+            f"An environment needs at least {least} {noun}, got fewer in {listed}. "
+            f"Leave them out (skip), or ask for fewer (least)."
+        )
+    return names
 
 
 def abouts(

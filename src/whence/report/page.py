@@ -294,7 +294,7 @@ def was_told(method: Any) -> bool:
 def source_of(data: Mapping[str, Any]) -> str:
     if "world" in data:
         return str(data["world"].get("type", "a world"))
-    if "read" in data:
+    if "read" in data or "pictures" in data:
         return Path(data["view"]).name
     if "environments" in data:
         rows = sum(about["shape"][0] for about in data["environments"].values())
@@ -312,12 +312,13 @@ def environments_of(fitted: Fitted, known: Sequence[type]) -> Environments | Non
             world, view = runs.world_of(data, known), data.pop("view")
             del data["world"]
             return world.environments(**data) if view == "environments" else None
-        if "read" in data and Path(data["view"]).is_file():
-            how: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in data["read"].items()}
-            read = Environments.read(data["view"], **how, least=1)
-            return read if values.describe(read.origin) == fitted.data else None
+        for key, reader in (("read", Environments.read), ("pictures", Environments.pictures)):
+            if key in data and Path(data["view"]).exists():
+                how: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data[key].items()}
+                read = reader(data["view"], **how, least=1)
+                return read if values.describe(read.origin) == fitted.data else None
     except (OSError, TypeError, ValueError):
-        pass
+        pass  # it has moved, or changed
     return None
 
 
