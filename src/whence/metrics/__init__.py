@@ -78,6 +78,7 @@ from whence.metrics.models import (
 from whence.metrics.modularity import Modularity, modularity, modularity_from
 from whence.metrics.noise import evident, informative
 from whence.metrics.probe import Probe
+from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2, r2, r2_each
 from whence.metrics.reconstruction import (
     SSIM,

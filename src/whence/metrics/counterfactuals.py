@@ -54,6 +54,16 @@ class Reader(nn.Module):
         a = torch.cat([self.net(part) for part in x.split(256)])
         return self.low + (self.high - self.low) * (a + 1) / 2
 
+    @torch.no_grad()
+    def features(self, x: Tensor) -> Tensor:
+        """(N, F): what the last linear layer sees."""
+        last = [m for m in self.net.modules() if isinstance(m, nn.Linear)][-1]
+        seen: list[Tensor] = []
+        with last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+            for part in x.split(256):
+                self.net(part)
+        return torch.cat(seen)
+
 
 def spans(factors: Sequence[Factor]) -> tuple[Tensor, Tensor]:
     """Low and high of every factor."""

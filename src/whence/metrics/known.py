@@ -18,6 +18,7 @@ from whence.metrics.mig import MIG, MIGPosterior
 from whence.metrics.mig_sup import MIGSup
 from whence.metrics.mixing import ParentMixing, ScaleMixing
 from whence.metrics.modularity import Modularity
+from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2
 from whence.metrics.reconstruction import SSIM, BernoulliCrossEntropy, Reconstruction
 from whence.metrics.samples import PriorDiscrepancy, SampleDiscrepancy
@@ -53,6 +54,8 @@ METRICS: tuple[type[Metric], ...] = (
     SSIM,
     SampleDiscrepancy,
     PriorDiscrepancy,
+    ReaderFrechet,
+    InterventionalDiscrepancy,
     SHD,
     EdgeRecovery,
     AveragePrecision,
