@@ -1,10 +1,10 @@
-"""Pictures a second of the pendulum and the flow, 96 pixels a side: matplotlib drawing the published geometry, and ours.
+"""Pictures a second of pendulum and flow, 96 pixels a side: matplotlib drawing the published geometry, and ours.
 
     python benchmarks/rendering_speed.py --pictures 60
 
 Both draw the same factors, one picture after another with matplotlib, in batches of 64 here; one thread, CPU seconds of
 this process (a machine with other work slows the clock on the wall, not these). matplotlib twice: drawn, and saved as a
-PNG (in memory), which is how the published pictures are made. The largest difference of the two pictures' mean colour is
+PNG (in memory), which is how the published pictures are made. The largest difference of two pictures' mean colour is
 printed, so that it is seen that they show the same. Rounds alternate; medians with the range over rounds.
 """
 

@@ -13,7 +13,7 @@ from whence.methods.causal._composed import Mechanisms, Parts, families, parts_o
 from whence.nets import MLP
 from whence.scm import SCM, Additive, from_edges
 from whence.views import Label, Labelled, Spec
-from whence.worlds import Flow, Pendulum
+from whence.worlds import Pendulum
 
 GRAPH = tuple(f"{cause}->shadow_{effect}" for cause in ("pendulum", "light") for effect in ("length", "position"))
 WORLD = Pendulum(size=16, noise=0.5)

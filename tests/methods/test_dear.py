@@ -107,5 +107,5 @@ def test_the_prior_learns_the_weight_of_an_edge():
 
 
 def test_too_few_latents_are_refused():
-    with pytest.raises(ValueError, match="DEAR has a latent for each of 3 labels, got latents=2. Use 3 or more"):
+    with pytest.raises(ValueError, match=r"DEAR has a latent for each of 3 labels, got latents=2. Use 3 or more"):
         DEAR(latents=2, net=SMALL).init(Spec((1, 3, 4), labels=LABELS))

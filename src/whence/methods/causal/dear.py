@@ -40,9 +40,7 @@ class Causes(nn.Module):
         super().__init__()
         n = len(support)
         self.register_buffer("support", support)
-        self.weights, self.log_scale, self.shift = (
-            nn.Parameter(torch.zeros(shape)) for shape in ((n, n), (n,), (n,))
-        )
+        self.weights, self.log_scale, self.shift = (nn.Parameter(torch.zeros(shape)) for shape in ((n, n), (n,), (n,)))
         self.support: Tensor
 
     def matrix(self) -> Tensor:
@@ -127,13 +125,12 @@ class DEAR(ConceptMethod):
               \text{encoder: } \mathbb{E} D(x, E(x)) + \lambda \|E(x) - a(u)\|^2, \quad
               \text{generator: } -\mathbb{E} \, w D(G(z), z)
 
-    with sp the softplus, :math:`w = e^D` held and clipped to [.5, 2], :math:`z = F(\epsilon)`, and :math:`a(u)` the label
-    scaled to [-1, 1]. The graph's support is given; weights of A are learned with the generator, from 0. A[i, j]: i
-    causes j. Mean over the batch, of labels over the rows that have them, which can be few.
+    with sp the softplus, :math:`w = e^D` held and clipped to [.5, 2], :math:`z = F(\epsilon)`, and :math:`a(u)` the
+    label scaled to [-1, 1]. The graph's support is given; weights of A are learned with the generator, from 0.
+    A[i, j]: i causes j. Mean over the batch, of labels over the rows that have them, which can be few.
 
     Departures from the reference: squared errors of labels, which the authors' code offers beside its cross-entropy;
-    elementwise maps are affine (their `linscm`), not piecewise linear; networks are those of the house; the critic moves
-    first in every step, as there.
+    elementwise maps are affine (their `linscm`), not piecewise linear; networks are those of the house.
     """
 
     graph: tuple[str, ...] = ()  #: edges "cause->effect" that there may be, by the labels' names
@@ -171,7 +168,8 @@ class DEAR(ConceptMethod):
         names = self.names(spec)
         if self.latents < len(names):
             raise ValueError(
-                f"DEAR has a latent for each of {len(names)} labels, got latents={self.latents}. Use {len(names)} or more."
+                f"DEAR has a latent for each of {len(names)} labels, got latents={self.latents}. Use {len(names)} or "
+                "more."
             )
         net, graph = suited(self.net, spec), graph_of(self.graph, names)
         return Nets(

@@ -84,8 +84,8 @@ class ICMCode(ConceptCode):
 
 @dataclass(frozen=True, kw_only=True)
 class ICMVAE(ConceptMethod):
-    r"""ICM-VAE: each concept is a flow of its own noise, and its causes decide which; the prior of concepts has the same
-    form, with labels in place of noise.
+    r"""ICM-VAE: each concept is a flow of its own noise, and its causes decide which; the prior of concepts has the
+    same form, with labels in place of noise.
 
     .. math:: \epsilon \sim q(\epsilon \mid x), \quad z_j = e^{s_j(z_{pa(j)})} \epsilon_j + t_j(z_{pa(j)}), \quad
               p(z_j \mid u_j, z_{pa(j)}) = \mathcal{N}\bigl(e^{s'_j(z_{pa(j)})} a(u_j) + t'_j(z_{pa(j)}), 1\bigr)

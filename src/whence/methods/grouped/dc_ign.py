@@ -24,9 +24,9 @@ class DCIGN(GaussianVAE):
               + \frac{\rho}{2} \sum_{k \text{ shared}} (z_k - \bar z_k)^2, \qquad
               \tilde z_k = \bar z_k \text{ if factor } k \text{ is shared, else } z_k
 
-    with :math:`\bar z` the mean of a group, through which no gradient passes: a clamped latent is moved by the last term
-    and by the divergence alone. Latents behind those of the named factors are intrinsic: a group always shares them, and
-    their mean is decoded with its gradient. Sum over x and z, mean over all observations of a batch.
+    with :math:`\bar z` the mean of a group, through which no gradient passes: a clamped latent is moved by the last
+    term and by the divergence alone. Latents behind those of the named factors are intrinsic: a group always shares
+    them, and their mean is decoded with its gradient. Sum over x and z, mean over all observations of a batch.
 
     Departures from the reference: the decoder's gradient is replaced there by :math:`\rho (z_k - \bar z_k)`, which is
     the gradient of our last term; a batch there is one group, and holds several here; network and budget are those of
@@ -71,8 +71,8 @@ class DCIGN(GaussianVAE):
             )
         if self.latents < self.each * len(data.told):
             raise ValueError(
-                f"DCIGN has {self.each} of its latents for each of {len(data.told)} factors, got latents={self.latents}. "
-                f"Use latents={self.each * len(data.told)} or more."
+                f"DCIGN has {self.each} of its latents for each of {len(data.told)} factors, got "
+                f"latents={self.latents}. Use latents={self.each * len(data.told)} or more."
             )
 
     def loss(self, nets: Any, batch: Group, t: int) -> Terms:
