@@ -78,22 +78,23 @@ def test_parts_are_families_of_effects_or_what_is_told():
 @pytest.mark.parametrize("light", [True, False])
 def test_a_picture_is_the_product_of_its_parts(light):
     torch.manual_seed(0)
-    parts = Parts(MLP(hidden=(8,)), (1, 3, 3), ((0,), (1, 2)), light, 1)
+    parts = Parts(MLP(hidden=(8,)), (2, 3, 3), ((0,), (1, 2)), light, 1, 2)
     z = torch.randn(6, 3)
     with torch.no_grad():
-        parts.reach.copy_(torch.randn(parts.reach.shape) / 20)
+        parts.paint.copy_(torch.randn(parts.paint.shape) / 20)
     drawn = parts(z)
-    reach = torch.sigmoid(20 * parts.reach)
-    each = [
-        1 - m * torch.sigmoid(net(parts.waves(z[:, p])) - 2)
-        for p, net, m in zip(parts.parts, parts.drawn, reach, strict=True)
+    colours = torch.sigmoid(20 * parts.paint)
+    darkness = [
+        torch.sigmoid(net(parts.waves(z[:, p])) - 2)[:, k, None] * colours[2 * g + k]
+        for g, (p, net) in enumerate(zip(parts.parts, parts.drawn, strict=True))
+        for k in range(2)
     ]
-    product = each[0] * each[1]
+    assert len(darkness) == 4
+    product = torch.stack([1 - d for d in darkness]).prod(0)
     picture = product if light else 1 - product
     assert torch.allclose(parts.mean(drawn.product), picture, atol=1e-6)
-    assert drawn.ink.item() == pytest.approx(sum((1 - e).sum().item() for e in each) / 6, rel=1e-4)
-    assert drawn.shared.item() == pytest.approx((reach[0] * reach[1]).sum().item(), rel=1e-5)
-    x = torch.rand(6, 1, 3, 3)
+    assert drawn.ink.item() == pytest.approx(sum(d.sum().item() for d in darkness) / 6, rel=1e-4)
+    x = torch.rand(6, 2, 3, 3)
     expected = torch.nn.functional.binary_cross_entropy(picture, x, reduction="sum") / 6
     assert parts.cross_entropy(drawn.product, x).item() == pytest.approx(expected.item(), rel=1e-4)
 
@@ -106,8 +107,8 @@ def test_setting_a_concept_leaves_the_other_parts_as_they_are():
     assert torch.allclose(moved[:, :3], z[:, :3], atol=1e-6)
     ratio = r.parts(moved).product / r.parts(z).product
     shadow = r.parts.drawn[2]
-    reach = torch.sigmoid(20 * r.parts.reach[2])
-    alone = [1 - reach * torch.sigmoid(shadow(r.parts.waves(c[:, [2, 3]])) - 2) for c in (moved, z)]
+    colour = torch.sigmoid(20 * r.parts.paint[2])
+    alone = [1 - colour * torch.sigmoid(shadow(r.parts.waves(c[:, [2, 3]])) - 2) for c in (moved, z)]
     assert torch.allclose(ratio, alone[0] / alone[1], atol=1e-4)
 
 

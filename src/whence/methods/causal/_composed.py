@@ -14,9 +14,9 @@ from whence import values
 from whence.nets import Architecture, mlp
 from whence.scm import parents, topological_order
 
-BLANK = 2.0  #: a part's logits start here: nearly nothing is drawn yet
-FAR = 3.0  #: the logit of a part's reach at the start: everywhere
-QUICK = 20.0  #: how much larger steps of a reach's logits are than those of weights
+BLANK = 2.0  #: a stencil's logits start at minus this: nearly nothing is drawn yet
+DARK = 3.0  #: the logit of a colour at the start: nearly black
+QUICK = 20.0  #: how much larger steps of a colour's logits are than those of weights
 QUANTILES = 101
 SURE = 1e-6  #: no pixel is predicted with more certainty than 1 less this
 
@@ -34,14 +34,6 @@ def families(graph: Tensor) -> tuple[tuple[int, ...], ...]:
         causes = parents(graph, j)
         found.setdefault(causes or (-1 - j,), []).append(j)
     return tuple(tuple(members) for members in found.values())
-
-
-def depths(graph: Tensor) -> list[int]:
-    """How many edges the longest path to each concept has."""
-    found = [0] * len(graph)
-    for j in topological_order(graph):
-        found[j] = max((found[i] + 1 for i in parents(graph, j)), default=0)
-    return found
 
 
 def parts_of(parts: Sequence[str] | None, graph: Tensor, names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
@@ -80,37 +72,43 @@ class Waves(nn.Module):
 class Drawn(NamedTuple):
     product: Tensor  #: of all parts, (B, *shape), from 0 to 1
     ink: Tensor  #: how much parts draw, over pixels and parts, mean over the batch
-    shared: Tensor  #: products of two parts' reach, over pixels and pairs
 
 
 class Parts(nn.Module):
-    r"""A picture as the product of pictures of its parts, :math:`\hat x = \prod_g (1 - m_g \, \sigma(f_g(z_g)))`.
+    r"""A picture as a product of what its parts leave, :math:`\hat x = \prod_{g,k} (1 - m_{g,k} \, \sigma(f_{g,k}(z_g)))`.
 
     Each part sees its own concepts alone, so parts go on being drawn as they were when others move, in combinations
-    that were never seen. :math:`m_g` is a part's reach, a learned number from 0 to 1 for each place and the same for
-    every picture. On a dark ground it is the darkness that is multiplied.
+    that were never seen. A part has a few stencils: :math:`\sigma(f_{g,k})` says where it paints, for all channels
+    together, and :math:`m_{g,k}` which colour it has at each place, learned and the same in every picture. So a net has
+    to learn shapes alone, a channel of each in place of all. On a dark ground it is the darkness that is multiplied.
     """
 
     def __init__(
-        self, net: Architecture, shape: tuple[int, ...], parts: Sequence[Sequence[int]], light: bool, octaves: int
+        self,
+        net: Architecture,
+        shape: tuple[int, ...],
+        parts: Sequence[Sequence[int]],
+        light: bool,
+        octaves: int,
+        stencils: int,
     ) -> None:
         super().__init__()
         self.parts, self.light = tuple(map(tuple, parts)), light
         self.waves = Waves(octaves)
-        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), shape) for part in self.parts)
-        self.reach = nn.Parameter(torch.full((len(self.parts), *shape[1:]), FAR / QUICK))
+        stencil = (stencils, *shape[1:])
+        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), stencil) for part in self.parts)
+        self.paint = nn.Parameter(torch.full((len(self.parts) * stencils, *shape), DARK / QUICK))
 
     def forward(self, z: Tensor) -> Drawn:
         """Codes -> the product, (B, *shape), and what its parts draw."""
-        ink = shared = torch.zeros((), device=z.device)
-        product = torch.ones((), device=z.device)
-        reach = (QUICK * self.reach).sigmoid()
-        before = torch.zeros_like(reach[0])
-        for own, part, net in zip(reach, self.parts, self.drawn, strict=True):
-            drawn = own * torch.sigmoid(net(self.waves(z[:, part])).float() - BLANK)
-            product, ink = product - product * drawn, ink + drawn.sum() / len(z)
-            shared, before = shared + (own * before).sum(), before + own
-        return Drawn(product, ink, shared)
+        product, ink = torch.ones((), device=z.device), torch.zeros((), device=z.device)
+        colours = (QUICK * self.paint).sigmoid().unflatten(0, (len(self.parts), -1))
+        for own, part, net in zip(colours, self.parts, self.drawn, strict=True):
+            stencils = torch.sigmoid(net(self.waves(z[:, part])).float() - BLANK)
+            for k, colour in enumerate(own):
+                drawn = colour * stencils[:, k, None]
+                product, ink = product - product * drawn, ink + drawn.sum() / len(z)
+        return Drawn(product, ink)
 
     def mean(self, product: Tensor) -> Tensor:
         """The product -> the picture."""

@@ -69,7 +69,7 @@ class Anchored(ConceptMethod):
     anchor: float = 0.03  #: deviation of a concept around its label, in halves of the label's range
     ink: float = 0.03  #: price of what parts draw, summed over pixels
     taught: bool = True  #: parts draw labels where these are known; if not, what the encoder reads of pictures
-    apart: float = 1.0  #: price of a place that two parts reach, growing over the run
+    stencils: int = 1  #: shapes of each part, each with a colour of its own at every place
     light: bool = True  #: parts darken a light ground; if not, they light up a dark one
     octaves: int = 4  #: sines and cosines of concepts that parts see
     hidden: tuple[int, ...] = (64, 64)  #: of each mechanism
@@ -100,7 +100,7 @@ class Anchored(ConceptMethod):
         parts = parts_of(self.parts, graph, names)
         return Nets(
             encoder=net.encoder(spec.shape, self.moments * len(names)),
-            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves),
+            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves, self.stencils),
             mechanisms=Mechanisms(graph, names, self.hidden),
         )
 
@@ -119,8 +119,7 @@ class Anchored(ConceptMethod):
         nets.mechanisms.learn_noise(anchored(u, data.labels).to(run.device))
 
         def turns(nets: Any, batch: Labels, t: int) -> Iterator[Turn]:
-            a = anchored(batch.u, data.labels)
-            yield Turn("all", self.picture_terms(nets, batch.x, a, (t / run.recipe.steps) ** 2))
+            yield Turn("all", self.picture_terms(nets, batch.x, anchored(batch.u, data.labels)))
 
         return self.represent(descend(turns, nets, data, run), data.spec)
 
@@ -138,8 +137,8 @@ class Anchored(ConceptMethod):
         descend(turns, nets, labels_alone, replace(run, recipe=recipe), stage="mechanisms")
 
     @abstractmethod
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ramp: float = 0.0) -> Terms:
-        """The loss on pictures and anchors (NaN: missing), with so much of the price of shared places."""
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
+        """The loss on pictures and anchors (NaN: missing)."""
 
     def shown(self, read: Tensor, a: Tensor) -> Tensor:
         """The codes that parts draw: around anchors where they are known, else those that the encoder gave."""
@@ -185,7 +184,7 @@ class AnchoredVAE(Anchored):
     def moments(self) -> int:
         return 2
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ramp: float = 0.0) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
         q = gaussian(nets.encoder(x))
         known = ~a.isnan()
         p = Normal(torch.where(known, a, q.loc), torch.full_like(a, self.anchor))
@@ -195,7 +194,6 @@ class AnchoredVAE(Anchored):
             nll=nets.parts.cross_entropy(drawn.product, x),
             kl=kl.sum(1).mean(),
             ink=self.ink * drawn.ink,
-            apart=self.apart * ramp * drawn.shared,
         )
 
 
@@ -231,7 +229,7 @@ class AnchoredWAE(Anchored):
     def moments(self) -> int:
         return 1
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ramp: float = 0.0) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
         h = nets.encoder(x).float()
         z = h + self.anchor * torch.randn_like(h)
         drawn = nets.parts(self.shown(z, a))
@@ -249,5 +247,4 @@ class AnchoredWAE(Anchored):
             dependence=self.dependence * dependence,
             nearness=self.nearness * known_mean((h - filled).square(), known) / (2 * self.anchor**2),
             ink=self.ink * drawn.ink,
-            apart=self.apart * ramp * drawn.shared,
         )
