@@ -75,7 +75,7 @@ class Drawn(NamedTuple):
 
 
 class Parts(nn.Module):
-    r"""A picture as a product of what its parts leave, :math:`\hat x = \prod_{g,k} (1 - m_{g,k} \, \sigma(f_{g,k}(z_g)))`.
+    r"""A picture as a product of what parts leave, :math:`\hat x = \prod_{g,k} (1 - m_{g,k} \, \sigma(f_{g,k}(z_g)))`.
 
     Each part sees its own concepts alone, so parts go on being drawn as they were when others move, in combinations
     that were never seen. A part has a few stencils: :math:`\sigma(f_{g,k})` says where it paints, for all channels

@@ -67,7 +67,7 @@ class Anchored(ConceptMethod):
     graph: tuple[str, ...] = ()  #: the causal graph, edges "cause->effect" by the labels' names
     parts: tuple[str, ...] | None = None  #: concepts drawn together, "a+b"; none: roots apart, effects by their causes
     anchor: float = 0.03  #: deviation of a concept around its label, in halves of the label's range
-    ink: float = 0.03  #: price of what parts draw, summed over pixels
+    ink: float = 0.1  #: price of what parts draw, summed over pixels, fading to 0 over the run
     taught: bool = True  #: parts draw labels where these are known; if not, what the encoder reads of pictures
     stencils: int = 1  #: shapes of each part, each with a colour of its own at every place
     light: bool = True  #: parts darken a light ground; if not, they light up a dark one
@@ -119,7 +119,8 @@ class Anchored(ConceptMethod):
         nets.mechanisms.learn_noise(anchored(u, data.labels).to(run.device))
 
         def turns(nets: Any, batch: Labels, t: int) -> Iterator[Turn]:
-            yield Turn("all", self.picture_terms(nets, batch.x, anchored(batch.u, data.labels)))
+            a = anchored(batch.u, data.labels)
+            yield Turn("all", self.picture_terms(nets, batch.x, a, self.ink * (1 - t / run.recipe.steps)))
 
         return self.represent(descend(turns, nets, data, run), data.spec)
 
@@ -137,8 +138,8 @@ class Anchored(ConceptMethod):
         descend(turns, nets, labels_alone, replace(run, recipe=recipe), stage="mechanisms")
 
     @abstractmethod
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
-        """The loss on pictures and anchors (NaN: missing)."""
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
+        """The loss on pictures and anchors (NaN: missing), at this price of ink."""
 
     def shown(self, read: Tensor, a: Tensor) -> Tensor:
         """The codes that parts draw: around anchors where they are known, else those that the encoder gave."""
@@ -184,7 +185,7 @@ class AnchoredVAE(Anchored):
     def moments(self) -> int:
         return 2
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
         q = gaussian(nets.encoder(x))
         known = ~a.isnan()
         p = Normal(torch.where(known, a, q.loc), torch.full_like(a, self.anchor))
@@ -193,7 +194,7 @@ class AnchoredVAE(Anchored):
         return Terms(
             nll=nets.parts.cross_entropy(drawn.product, x),
             kl=kl.sum(1).mean(),
-            ink=self.ink * drawn.ink,
+            ink=ink * drawn.ink,
         )
 
 
@@ -229,7 +230,7 @@ class AnchoredWAE(Anchored):
     def moments(self) -> int:
         return 1
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
         h = nets.encoder(x).float()
         z = h + self.anchor * torch.randn_like(h)
         drawn = nets.parts(self.shown(z, a))
@@ -246,5 +247,5 @@ class AnchoredWAE(Anchored):
             distance=self.distance * distance,
             dependence=self.dependence * dependence,
             nearness=self.nearness * known_mean((h - filled).square(), known) / (2 * self.anchor**2),
-            ink=self.ink * drawn.ink,
+            ink=ink * drawn.ink,
         )
