@@ -85,8 +85,18 @@ def test_groups_of_causes_set_what_is_shared_and_its_effects_follow(rng):
     effect = int(world.graph[cause].nonzero()[0])
     r = torch.corrcoef(torch.stack([v[:, 0, cause], v[:, 1, effect]]))[0, 1]
     assert r.abs() > 0.1  # the effect in one member still follows the cause it shares with another
-    with pytest.raises(ValueError, match="Factors that cause each other are shared by name"):
-        world.groups(shared=1)
+
+
+def test_groups_of_causes_can_share_all_but_one_at_random(rng):
+    world = Mixed()
+    k = len(world.factors)
+    view = world.groups(shared=-1, size=3, told=True)
+    ticket = view.draw(400, rng)
+    v, shared = ticket[:, : 3 * k].reshape(400, 3, k), ticket[:, 3 * k :] > 0
+    assert (shared.sum(1) == k - 1).all()
+    same = (v == v[:, :1]).all(1)
+    assert (same == shared).all(), "also effects of the one that varies are held"
+    assert (~shared).float().mean(0).min() > 0.5 / k
 
 
 def test_groups_from_arrays_have_different_members_of_one_group(rng):

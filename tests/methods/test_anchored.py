@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
@@ -11,11 +9,11 @@ from torch.distributions import Normal, kl_divergence
 from whence import fit
 from whence.descend import Adam, Cosine, Recipe
 from whence.methods import AnchoredVAE, AnchoredWAE
-from whence.methods.causal._composed import Mechanisms, Parts, depths, families, parts_of
+from whence.methods.causal._composed import Mechanisms, Parts, families, parts_of
 from whence.nets import MLP
 from whence.scm import SCM, Additive, from_edges
 from whence.views import Label, Labelled, Spec
-from whence.worlds import Flow, Pendulum
+from whence.worlds import Pendulum
 
 GRAPH = tuple(f"{cause}->shadow_{effect}" for cause in ("pendulum", "light") for effect in ("length", "position"))
 WORLD = Pendulum(size=16, noise=0.5)
@@ -80,24 +78,25 @@ def test_parts_are_families_of_effects_or_what_is_told():
 @pytest.mark.parametrize("light", [True, False])
 def test_a_picture_is_the_product_of_its_parts(light):
     torch.manual_seed(0)
-    parts = Parts(MLP(hidden=(8,)), (1, 3, 3), ((0,), (1, 2)), light, 1)
+    parts = Parts(MLP(hidden=(8,)), (2, 3, 3), ((0,), (1, 2)), light, 1, 2)
     z = torch.randn(6, 3)
     with torch.no_grad():
-        parts.reach.copy_(torch.randn(parts.reach.shape) / 20)
+        parts.paint.copy_(torch.randn(parts.paint.shape) / 20)
     drawn = parts(z)
-    reach = torch.sigmoid(20 * parts.reach)
-    each = [
-        1 - m * (1 - torch.sigmoid(net(parts.waves(z[:, p])) + 2))
-        for p, net, m in zip(parts.parts, parts.drawn, reach, strict=True)
+    colours = torch.sigmoid(20 * parts.paint)
+    darkness = [
+        torch.sigmoid(net(parts.waves(z[:, p])) - 2)[:, k, None] * colours[2 * g + k]
+        for g, (p, net) in enumerate(zip(parts.parts, parts.drawn, strict=True))
+        for k in range(2)
     ]
-    product = each[0] * each[1]
+    assert len(darkness) == 4
+    product = torch.stack([1 - d for d in darkness]).prod(0)
     picture = product if light else 1 - product
-    assert torch.allclose(parts.mean(drawn.log), picture, atol=1e-6)
-    assert drawn.ink.item() == pytest.approx(sum((1 - e).sum().item() for e in each) / 6, rel=1e-4)
-    assert drawn.shared.item() == pytest.approx((reach[0] * reach[1]).sum().item(), rel=1e-5)
-    x = torch.rand(6, 1, 3, 3)
+    assert torch.allclose(parts.mean(drawn.product), picture, atol=1e-6)
+    assert drawn.ink.item() == pytest.approx(sum(d.sum().item() for d in darkness) / 6, rel=1e-4)
+    x = torch.rand(6, 2, 3, 3)
     expected = torch.nn.functional.binary_cross_entropy(picture, x, reduction="sum") / 6
-    assert parts.cross_entropy(drawn.log, x).item() == pytest.approx(expected.item(), rel=1e-4)
+    assert parts.cross_entropy(drawn.product, x).item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_setting_a_concept_leaves_the_other_parts_as_they_are():
@@ -106,11 +105,11 @@ def test_setting_a_concept_leaves_the_other_parts_as_they_are():
     z = r.codes(x)
     moved = r.predict(r.abduct(x), {3: torch.full((4,), 0.5)})
     assert torch.allclose(moved[:, :3], z[:, :3], atol=1e-6)
-    ratio = r.parts(moved).log - r.parts(z).log
+    ratio = r.parts(moved).product / r.parts(z).product
     shadow = r.parts.drawn[2]
-    reach = torch.sigmoid(20 * r.parts.reach[2])
-    alone = [torch.log1p(-reach * torch.sigmoid(-shadow(r.parts.waves(c[:, [2, 3]])) - 2)) for c in (moved, z)]
-    assert torch.allclose(ratio, alone[0] - alone[1], atol=1e-4)
+    colour = torch.sigmoid(20 * r.parts.paint[2])
+    alone = [1 - colour * torch.sigmoid(shadow(r.parts.waves(c[:, [2, 3]])) - 2) for c in (moved, z)]
+    assert torch.allclose(ratio, alone[0] / alone[1], atol=1e-4)
 
 
 def terms_of(method, known=None):
@@ -123,32 +122,52 @@ def terms_of(method, known=None):
     return nets, x, a
 
 
-def test_the_divergence_from_anchors_in_closed_form():
-    method = AnchoredVAE(**SMALL)
+def divergences(taught: bool, a, mean, log_var):
+    q, p = Normal(mean, (0.5 * log_var).exp()), Normal(a, 0.03)
+    return (kl_divergence(p, q) if taught else kl_divergence(q, p)).sum(1).mean().item()
+
+
+@pytest.mark.parametrize("taught", [True, False])
+def test_the_divergence_from_anchors_in_closed_form(taught):
+    method = AnchoredVAE(**SMALL, taught=taught)
     nets, x, a = terms_of(method)
     terms = method.picture_terms(nets, x, a)
-    mean, log_var = nets.encoder(x).chunk(2, 1)
-    q = Normal(mean, (0.5 * log_var).exp())
-    expected = kl_divergence(q, Normal(a, 0.03)).sum(1).mean()
-    assert terms["kl"].item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = divergences(taught, a, *nets.encoder(x).chunk(2, 1))
+    assert terms["kl"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_missing_label_leaves_the_mean_free():
-    method = AnchoredVAE(**SMALL)
+@pytest.mark.parametrize("taught", [True, False])
+def test_a_missing_label_leaves_the_mean_free(taught):
     known = torch.ones(8, 4, dtype=torch.bool)
     known[:, 2] = False
+    method = AnchoredVAE(**SMALL, taught=taught)
     nets, x, a = terms_of(method, known)
     terms = method.picture_terms(nets, x, a)
     mean, log_var = nets.encoder(x).chunk(2, 1)
     anchor = torch.where(known, a, mean)
-    expected = kl_divergence(Normal(mean, (0.5 * log_var).exp()), Normal(anchor, 0.03)).sum(1).mean()
-    assert terms["kl"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert terms["kl"].item() == pytest.approx(divergences(taught, anchor, mean, log_var), rel=1e-5)
+    (slope,) = torch.autograd.grad(terms["kl"], nets.encoder[-1][-1].bias, retain_graph=True)
+    assert slope[2].item() == pytest.approx(0, abs=1e-5), "the mean of the third concept is free"
+    assert slope[:2].abs().min() > 1e-3
     wae = AnchoredWAE(**SMALL)
     nets, x, a = terms_of(wae, known)
     terms = wae.picture_terms(nets, x, a)
     assert terms["distance"].item() == 0, "no row has all labels"
     gradients = torch.autograd.grad(terms.total, list(nets.parameters()), allow_unused=True)
     assert all(torch.isfinite(g).all() for g in gradients if g is not None)
+
+
+@pytest.mark.parametrize("kind", [AnchoredVAE, AnchoredWAE])
+def test_what_is_drawn_moves_the_encoder_only_where_a_label_is_missing(kind):
+    known = torch.ones(8, 4, dtype=torch.bool)
+    known[:, 2] = False
+    for taught in (True, False):
+        method = kind(**SMALL, taught=taught)
+        nets, x, a = terms_of(method, known)
+        terms = method.picture_terms(nets, x, a)
+        drawn = next(terms[name] for name in ("nll", "cost") if name in terms)
+        (slope,) = torch.autograd.grad(drawn, nets.encoder[-1][-1].bias)
+        assert (slope[:4].abs() > 0).tolist() == [not taught, not taught, True, not taught]
 
 
 def test_penalties_of_the_wae_vanish_at_the_labels_and_not_beside_them():
@@ -181,25 +200,6 @@ def test_mechanisms_are_learned_from_labels_alone():
     low, high = u[:, 2].min(), u[:, 2].max()
     floor = (0.05 / float(high - low) * 2) ** 2
     assert fitted.curves["mechanisms"]["mechanisms.error"][-1] < 1.3 * floor
-
-
-def test_effects_parts_have_a_head_start():
-    flow = ("ball->water", "water->flow", "hole->flow")
-    method = AnchoredVAE(graph=flow, parts=("ball", "water", "hole+flow"), head_start=0.4, **SMALL)
-    parts = ((0,), (1,), (3, 2))
-    assert method.waiting(parts, Flow().graph, 0.0) == {0, 1}
-    assert method.waiting(parts, Flow().graph, 0.25) == {0}
-    assert method.waiting(parts, Flow().graph, 0.5) == set()
-    assert replace(method, head_start=0.0).waiting(parts, Flow().graph, 0.0) == set()
-    assert depths(CHAIN) == [0, 0, 1, 2]
-
-
-def test_a_part_that_waits_sees_other_pictures():
-    torch.manual_seed(0)
-    parts = Parts(MLP(hidden=(8,)), (1, 3, 3), ((0,), (1,)), True, 1)
-    z = torch.randn(6, 2)
-    turned = torch.stack([z[:, 0].roll(1), z[:, 1]], 1)
-    assert torch.allclose(parts(z, waiting={0}).log, parts(turned).log)
 
 
 @pytest.mark.parametrize("method", [AnchoredVAE, AnchoredWAE])

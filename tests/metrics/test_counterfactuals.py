@@ -70,6 +70,7 @@ def test_the_truth_has_no_error():
         assert effect.hit == pytest.approx(0, abs=1e-6)
         assert effect.others == pytest.approx(0, abs=1e-6)
         assert effect.ssim > 0.99
+        assert effect.reader == pytest.approx(0, abs=1e-6)
     assert found["light"].descendants == pytest.approx(0, abs=1e-6)
     assert found["shadow_length"].descendants is None, "nothing follows from it"
 

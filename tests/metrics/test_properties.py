@@ -313,7 +313,7 @@ def of_concepts(rng: np.random.Generator) -> Both:
 
 
 #: Metrics that draw from a world themselves, each with tests of its own.
-DRAWN = {m.Counterfactuals}
+DRAWN = {m.Counterfactuals, m.ReaderFrechet, m.InterventionalDiscrepancy}
 
 GIVEN: dict[type[Metric], Callable[[np.random.Generator], Both]] = {
     m.Reconstruction: of_pictures(m.reconstruction_error, 0),

@@ -12,8 +12,12 @@ from whence.methods.causal.anchored import AnchoredVAE, AnchoredWAE
 from whence.methods.causal.causal_vae import CausalVAE, UnlabelledCausalVAE
 from whence.methods.causal.causal_wae import CausalWAE
 from whence.methods.causal.conditional_vae import ConditionalVAE
+from whence.methods.causal.dear import DEAR
+from whence.methods.causal.icm_vae import ICMVAE
+from whence.methods.causal.scm_vae import SCMVAE
 from whence.methods.grouped.ada_gvae import AdaGVAE
 from whence.methods.grouped.ada_ml_vae import AdaMLVAE
+from whence.methods.grouped.dc_ign import DCIGN
 from whence.methods.grouped.gvae import GVAE
 from whence.methods.grouped.ml_vae import MLVAE
 from whence.methods.interventional.cauca import CauCA
@@ -56,9 +60,13 @@ METHODS: tuple[type[Method], ...] = (
     GVAE,
     AdaGVAE,
     AdaMLVAE,
+    DCIGN,
     ConditionalVAE,
     CausalVAE,
     UnlabelledCausalVAE,
+    SCMVAE,
+    ICMVAE,
+    DEAR,
     CausalWAE,
     AnchoredVAE,
     AnchoredWAE,

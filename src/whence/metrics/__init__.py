@@ -71,6 +71,7 @@ from whence.metrics.model_centrality import ModelCentrality, cross_evaluation, m
 from whence.metrics.modularity import Modularity, modularity, modularity_from
 from whence.metrics.noise import evident, informative
 from whence.metrics.probe import Probe
+from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2, r2, r2_each
 from whence.metrics.ranking import Ranking
 from whence.metrics.reconstruction import (

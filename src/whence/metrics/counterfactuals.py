@@ -35,6 +35,7 @@ class Effect(NamedTuple):
     descendants: float | None  #: how far its effects are from what they would have been; None: it has none
     others: float | None  #: how far everything else is from what it was; None: there is nothing else
     ssim: float  #: structural similarity of counterfactual pictures
+    reader: float  #: how far the concept is, as it is read, from what it was set to in the true pictures
 
 
 class Reader(nn.Module):
@@ -53,6 +54,16 @@ class Reader(nn.Module):
         """(N, K), in the factors' own units."""
         a = torch.cat([self.net(part) for part in x.split(256)])
         return self.low + (self.high - self.low) * (a + 1) / 2
+
+    @torch.no_grad()
+    def features(self, x: Tensor) -> Tensor:
+        """(N, F): what the last linear layer sees."""
+        last = [m for m in self.net.modules() if isinstance(m, nn.Linear)][-1]
+        seen: list[Tensor] = []
+        with last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+            for part in x.split(256):
+                self.net(part)
+        return torch.cat(seen)
 
 
 def spans(factors: Sequence[Factor]) -> tuple[Tensor, Tensor]:
@@ -118,7 +129,7 @@ def counterfactual_effects(
         u = (low + high)[k] / 2 + inner * (high - low)[k] * (torch.rand(observations, generator=rng) - 0.5)
         after = world.counterfactual(v, {k: u})
         truth, picture = seen(after), representation.do(x, {name: u})
-        far = (read(picture) - after).abs().mean(0) / (high - low)
+        far, least = ((read(shown) - after).abs().mean(0) / (high - low) for shown in (picture, truth))
         effects = list(descendants(world.graph, k))  # type: ignore[arg-type]
         rest = [j for j in range(len(low)) if j != k and j not in effects]
         error = float((picture - truth).double().square().mean())
@@ -128,6 +139,7 @@ def counterfactual_effects(
             descendants=float(far[effects].mean()) if effects else None,
             others=float(far[rest].mean()) if rest else None,
             ssim=ssim(truth, picture) if min(world.shape[-2:]) >= 11 else float("nan"),
+            reader=float(least[k]),
         )
     return found
 
@@ -140,7 +152,8 @@ class Counterfactuals(Metric):
     by the reconstruction's own. The picture's factors are read by a regressor that was trained on true pictures: how
     far is the concept from what it was set to (`hit`), are its effects from what they would have been (`descendants`),
     and is everything else from what it was (`others`), in parts of the factors' ranges. Each is the worst concept's.
-    `reader` is the regressor's own error, below which no number can be expected.
+    `reader` is what the regressor misses of the concept in the true pictures, below which no `hit` can be expected: a
+    shadow that leaves the picture, say, does not show its length.
 
     Misses: a model that reconstructs nothing well has a small ratio: see `ssim`, and the reconstruction error. Single
     concepts are listed behind the worst ones, as `counterfactuals.hit:light`.
@@ -174,39 +187,34 @@ class Counterfactuals(Metric):
     def suits(self, world: World) -> bool:
         return world.scm is not None and len(world.shape) == 3
 
-    def effects(self, probe: Probe) -> tuple[dict[str, Effect], float]:
-        """Of every concept, and the reader's own error."""
+    def effects(self, probe: Probe) -> dict[str, Effect]:
+        """Of every concept."""
 
-        def measured() -> tuple[dict[str, Effect], float]:
+        def measured() -> dict[str, Effect]:
             world, spec = probe.world, probe.representation.spec
             concepts = learned_of(world, spec)
             machine = reader(world, 0, self.reading)  # one judge for all that are compared
-            rng = probe.generator("counterfactuals")
-            found = counterfactual_effects(
+            return counterfactual_effects(
                 probe.representation,
                 world,
                 machine.read,
                 concepts=concepts,
                 observations=self.observations,
                 inner=self.inner,
-                rng=rng,
+                rng=probe.generator("counterfactuals"),
             )
-            v = world.draw(self.observations, rng=rng)
-            low, high = spans(world.factors)
-            own = ((machine.read(world.observe(v, rng)) - v).abs().mean(0) / (high - low)).mean()
-            return found, float(own)
 
         return probe.once(("counterfactuals", self), measured)
 
     def measure(self, probe: Probe) -> tuple[float, ...]:
         if not self.suits(probe.world):
             raise Unmeasurable("Counterfactuals need a world of pictures with a causal model, such as Pendulum.")
-        found, own = self.effects(probe)
+        found = self.effects(probe)
         worst = []
         for name in Effect._fields:
             each = [number for effect in found.values() if (number := getattr(effect, name)) is not None]
             worst.append((min if name == "ssim" else max)(each, default=0.0))
-        return (*worst, own)
+        return tuple(worst)
 
     def __call__(self, probe: Probe, *, chance: bool = True, bootstrap: int = 0) -> tuple[Result, ...]:
         """The worst concept of each part, and behind them every concept's own number."""
@@ -216,7 +224,7 @@ class Counterfactuals(Metric):
         parts = {part.name: (part, result) for part, result in zip(self.parts, results, strict=True)}
         single = [
             replace(parts[name][1], metric=f"counterfactuals.{name}:{concept}", value=number)
-            for concept, effect in self.effects(probe)[0].items()
+            for concept, effect in self.effects(probe).items()
             for name, number in effect._asdict().items()
             if number is not None
         ]

@@ -19,6 +19,7 @@ from whence.metrics.mig_sup import MIGSup
 from whence.metrics.mixing import ParentMixing, ScaleMixing
 from whence.metrics.model_centrality import ModelCentrality
 from whence.metrics.modularity import Modularity
+from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2
 from whence.metrics.ranking import Ranking
 from whence.metrics.reconstruction import SSIM, BernoulliCrossEntropy, Reconstruction
@@ -56,6 +57,8 @@ METRICS: tuple[type[Metric], ...] = (
     SSIM,
     SampleDiscrepancy,
     PriorDiscrepancy,
+    ReaderFrechet,
+    InterventionalDiscrepancy,
     SHD,
     EdgeRecovery,
     AveragePrecision,

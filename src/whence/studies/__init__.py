@@ -3,6 +3,7 @@
 from whence.studies import (
     beta_vae_metric,
     causal_interventions,
+    causal_learned_graph,
     causal_mic_tic,
     finite_sample,
     gscale_images,
@@ -37,4 +38,5 @@ STUDIES: tuple[Study, ...] = (
     causal_mic_tic.STUDY,
     causal_interventions.STUDY,
     causal_interventions.CHANGES,
+    causal_learned_graph.STUDY,
 )

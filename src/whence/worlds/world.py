@@ -187,8 +187,8 @@ class World(ABC):
         balanced: bool = False,
     ) -> Groups:
         """Groups of `size` observations that share factors and differ in the others: so many of them, drawn for each
-        group, or those that are named (None: the first factor). `told`: which ones are shared. `balanced`: the values
-        of the one shared factor come equally often in a batch.
+        group (below 0: all but so many), or those that are named (None: the first factor). `told`: which ones are
+        shared. `balanced`: the values of the one shared factor come equally often in a batch.
 
         With causal structure, shared factors are set, by an intervention, to values that nature gave another draw.
         """
@@ -196,10 +196,10 @@ class World(ABC):
         shared = (self.factors[0].name,) if shared is None else shared
         if size < 1:
             raise ValueError(f"A group has one observation or more, got size={size}.")
-        if isinstance(shared, int) and not 1 <= shared <= k:
-            raise ValueError(f"Groups of this world share between 1 and {k} factors, got shared={shared}.")
-        if isinstance(shared, int) and self.scm is not None:
-            raise ValueError("Factors that cause each other are shared by name: shared=('...',).")
+        if isinstance(shared, int):
+            shared = k + shared if shared < 0 else shared
+            if not 1 <= shared <= k:
+                raise ValueError(f"Groups of this world share between 1 and {k} factors, got shared={shared}.")
         fixed = [] if isinstance(shared, int) else [self.position(name) for name in shared]
         if balanced and (len(fixed) != 1 or self.factors[fixed[0]].size is None):
             raise ValueError(
@@ -214,11 +214,15 @@ class World(ABC):
                 grid = torch.tensor(self.factors[fixed[0]].values)
                 common[:, fixed[0]] = grid[(torch.arange(n) % len(grid))[torch.randperm(n, generator=rng)]]
             mask = draw_shared(n, rng)
-            same = common.repeat_interleave(size, 0)
-            if self.scm is not None:
-                v = self.draw(n * size, rng=rng, do={i: same[:, i] for i in fixed})
+            same, held = common.repeat_interleave(size, 0), mask.repeat_interleave(size, 0)
+            if self.scm is None:
+                v = torch.where(held, same, self.draw(n * size, rng=rng))
             else:
-                v = torch.where(mask.repeat_interleave(size, 0), same, self.draw(n * size, rng=rng))
+                v = torch.empty_like(same)
+                for which in mask.unique(dim=0):
+                    rows = (held == which).all(1)
+                    do = {i: same[rows, i] for i in which.nonzero()[:, 0].tolist()}
+                    v[rows] = self.draw(int(rows.sum()), rng=rng, do=do)
             members = v.reshape(n, size * k)
             return torch.cat([members, mask.to(v.dtype)], 1) if told else members
 

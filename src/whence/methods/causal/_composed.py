@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import binary_cross_entropy
 
 from whence import values
 from whence.nets import Architecture, mlp
 from whence.scm import parents, topological_order
 
-BLANK = 2.0  #: a part's logits start here: nearly nothing is drawn yet
-FAR = 3.0  #: the logit of a part's reach at the start: everywhere
-QUICK = 20.0  #: how much larger steps of a reach's logits are than those of weights
+BLANK = 2.0  #: a stencil's logits start at minus this: nearly nothing is drawn yet
+DARK = 3.0  #: the logit of a colour at the start: nearly black
+QUICK = 20.0  #: how much larger steps of a colour's logits are than those of weights
 QUANTILES = 101
+SURE = 1e-6  #: no pixel is predicted with more certainty than 1 less this
 
 
 def families(graph: Tensor) -> tuple[tuple[int, ...], ...]:
@@ -32,14 +34,6 @@ def families(graph: Tensor) -> tuple[tuple[int, ...], ...]:
         causes = parents(graph, j)
         found.setdefault(causes or (-1 - j,), []).append(j)
     return tuple(tuple(members) for members in found.values())
-
-
-def depths(graph: Tensor) -> list[int]:
-    """How many edges the longest path to each concept has."""
-    found = [0] * len(graph)
-    for j in topological_order(graph):
-        found[j] = max((found[i] + 1 for i in parents(graph, j)), default=0)
-    return found
 
 
 def parts_of(parts: Sequence[str] | None, graph: Tensor, names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
@@ -76,50 +70,54 @@ class Waves(nn.Module):
 
 
 class Drawn(NamedTuple):
-    log: Tensor  #: of the product of all parts, (B, *shape)
+    product: Tensor  #: of all parts, (B, *shape), from 0 to 1
     ink: Tensor  #: how much parts draw, over pixels and parts, mean over the batch
-    shared: Tensor  #: products of two parts' reach, over pixels and pairs
 
 
 class Parts(nn.Module):
-    r"""A picture as the product of pictures of its parts, :math:`\hat x = \prod_g (1 - m_g \, (1 - \sigma(f_g(z_g))))`.
+    r"""A picture as a product of what parts leave, :math:`\hat x = \prod_{g,k} (1 - m_{g,k} \, \sigma(f_{g,k}(z_g)))`.
 
     Each part sees its own concepts alone, so parts go on being drawn as they were when others move, in combinations
-    that were never seen. :math:`m_g` is a part's reach, a learned number from 0 to 1 for each place and the same for
-    every picture. On a dark ground it is the darkness that is multiplied.
+    that were never seen. A part has a few stencils: :math:`\sigma(f_{g,k})` says where it paints, for all channels
+    together, and :math:`m_{g,k}` which colour it has at each place, learned and the same in every picture. So a net has
+    to learn shapes alone, a channel of each in place of all. On a dark ground it is the darkness that is multiplied.
     """
 
     def __init__(
-        self, net: Architecture, shape: tuple[int, ...], parts: Sequence[Sequence[int]], light: bool, octaves: int
+        self,
+        net: Architecture,
+        shape: tuple[int, ...],
+        parts: Sequence[Sequence[int]],
+        light: bool,
+        octaves: int,
+        stencils: int,
     ) -> None:
         super().__init__()
         self.parts, self.light = tuple(map(tuple, parts)), light
         self.waves = Waves(octaves)
-        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), shape) for part in self.parts)
-        self.reach = nn.Parameter(torch.full((len(self.parts), *shape[1:]), FAR / QUICK))
+        stencil = (stencils, *shape[1:])
+        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), stencil) for part in self.parts)
+        self.paint = nn.Parameter(torch.full((len(self.parts) * stencils, *shape), DARK / QUICK))
 
-    def forward(self, z: Tensor, waiting: Collection[int] = ()) -> Drawn:
-        """Codes -> the log of the product, (B, *shape), and what its parts draw. Parts that are `waiting` see the codes
-        of other pictures of the batch, so that they draw what is common to all."""
-        log = ink = shared = torch.zeros((), device=z.device)
-        reach = (QUICK * self.reach).sigmoid()
-        before = torch.zeros_like(reach[0])
-        for g, (part, net) in enumerate(zip(self.parts, self.drawn, strict=True)):
-            seen = z[:, part].roll(1, 0).detach() if g in waiting else z[:, part]
-            drawn = reach[g] * torch.sigmoid(-net(self.waves(seen)).float() - BLANK)
-            log, ink = log + torch.log1p(-drawn.clamp(max=1 - 1e-6)), ink + drawn.sum() / len(z)
-            shared, before = shared + (reach[g] * before).sum(), before + reach[g]
-        return Drawn(log, ink, shared)
+    def forward(self, z: Tensor) -> Drawn:
+        """Codes -> the product, (B, *shape), and what its parts draw."""
+        product, ink = torch.ones((), device=z.device), torch.zeros((), device=z.device)
+        colours = (QUICK * self.paint).sigmoid().unflatten(0, (len(self.parts), -1))
+        for own, part, net in zip(colours, self.parts, self.drawn, strict=True):
+            stencils = torch.sigmoid(net(self.waves(z[:, part])).float() - BLANK)
+            for k, colour in enumerate(own):
+                drawn = colour * stencils[:, k, None]
+                product, ink = product - product * drawn, ink + drawn.sum() / len(z)
+        return Drawn(product, ink)
 
-    def mean(self, log: Tensor) -> Tensor:
-        """The log of the product -> the picture."""
-        return log.exp() if self.light else -torch.expm1(log)
+    def mean(self, product: Tensor) -> Tensor:
+        """The product -> the picture."""
+        return product if self.light else 1 - product
 
-    def cross_entropy(self, log: Tensor, x: Tensor) -> Tensor:
+    def cross_entropy(self, product: Tensor, x: Tensor) -> Tensor:
         r"""Mean over the batch of :math:`-\sum_i x_i \log \hat x_i + (1 - x_i) \log(1 - \hat x_i)`."""
-        log = log.clamp(max=-1e-6)
-        product = x if self.light else 1 - x
-        return -(product * log + (1 - product) * torch.log(-torch.expm1(log))).sum() / len(x)
+        shown = x if self.light else 1 - x
+        return binary_cross_entropy(product.clamp(SURE, 1 - SURE), shown, reduction="sum") / len(x)
 
 
 class Mechanisms(nn.Module):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.distributions import Normal
 
 from whence.descend import Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.evidence import Evidence, Guarantee, Reference
-from whence.methods.causal._composed import Mechanisms, Parts, depths, parts_of
+from whence.methods.causal._composed import Mechanisms, Parts, parts_of
 from whence.methods.causal._concepts import (
     ConceptCode,
     ConceptMethod,
@@ -26,7 +27,7 @@ from whence.methods.causal.causal_vae import YANG
 from whence.methods.causal.causal_wae import ROH
 from whence.nets import MLP, Architecture, Nets, suited
 from whence.representation import Representation
-from whence.terms import InverseMultiquadratic, gaussian, hsic, mmd
+from whence.terms import InverseMultiquadratic, gaussian, hsic, kl_pairwise, mmd
 from whence.views import Labelled, Labels, Spec, View
 
 EXAMPLES = 8192  #: labels from which the noise of concepts is learned
@@ -53,20 +54,10 @@ class AnchoredCode(ConceptCode):
         return z
 
     def picture(self, z: Tensor) -> Tensor:
-        return self.parts.mean(self.parts(z).log)
+        return self.parts.mean(self.parts(z).product)
 
     def noise(self, n: int, rng: Generator) -> Tensor:
         return self.mechanisms.noise(n, rng)
-
-
-class Stage(NamedTuple):
-    """Where a run is."""
-
-    ramp: float = 0.0  #: how much of the time after the head start is over
-    waiting: Collection[int] = ()  #: parts whose turn has not come
-
-
-START = Stage()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +67,9 @@ class Anchored(ConceptMethod):
     graph: tuple[str, ...] = ()  #: the causal graph, edges "cause->effect" by the labels' names
     parts: tuple[str, ...] | None = None  #: concepts drawn together, "a+b"; none: roots apart, effects by their causes
     anchor: float = 0.03  #: deviation of a concept around its label, in halves of the label's range
-    ink: float = 0.03  #: price of what parts draw, summed over pixels
-    head_start: float = 0.1  #: share of the steps in which parts of effects begin, the last effects first
-    apart: float = 1.0  #: price of a place that two parts reach, growing after the head start
+    ink: float = 0.1  #: price of what parts draw, summed over pixels, fading to 0 over the run
+    taught: bool = True  #: parts draw labels where these are known; if not, what the encoder reads of pictures
+    stencils: int = 1  #: shapes of each part, each with a colour of its own at every place
     light: bool = True  #: parts darken a light ground; if not, they light up a dark one
     octaves: int = 4  #: sines and cosines of concepts that parts see
     hidden: tuple[int, ...] = (64, 64)  #: of each mechanism
@@ -109,7 +100,7 @@ class Anchored(ConceptMethod):
         parts = parts_of(self.parts, graph, names)
         return Nets(
             encoder=net.encoder(spec.shape, self.moments * len(names)),
-            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves),
+            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves, self.stencils),
             mechanisms=Mechanisms(graph, names, self.hidden),
         )
 
@@ -127,13 +118,9 @@ class Anchored(ConceptMethod):
         u = data.label(data.draw(EXAMPLES, Generator().manual_seed(run.seed)))
         nets.mechanisms.learn_noise(anchored(u, data.labels).to(run.device))
 
-        graph = graph_of(self.graph, self.names(data.spec))
-
         def turns(nets: Any, batch: Labels, t: int) -> Iterator[Turn]:
-            done = t / run.recipe.steps
-            ramp = (max(done - self.head_start, 0.0) / (1 - self.head_start)) ** 2
-            at = Stage(ramp, self.waiting(nets.parts.parts, graph, done))
-            yield Turn("all", self.picture_terms(nets, batch.x, anchored(batch.u, data.labels), at))
+            a = anchored(batch.u, data.labels)
+            yield Turn("all", self.picture_terms(nets, batch.x, a, self.ink * (1 - t / run.recipe.steps)))
 
         return self.represent(descend(turns, nets, data, run), data.spec)
 
@@ -150,21 +137,15 @@ class Anchored(ConceptMethod):
 
         descend(turns, nets, labels_alone, replace(run, recipe=recipe), stage="mechanisms")
 
-    def waiting(self, parts: Sequence[Sequence[int]], graph: Tensor, done: float) -> set[int]:
-        """The parts whose turn has not come when so much of the run is done.
-
-        Causes tell where effects are, roughly, and a part of one concept is learned sooner than one of two: without a
-        head start causes' parts draw blurred effects, and setting an effect then moves nothing.
-        """
-        depth = depths(graph)
-        of = [max(depth[i] for i in part) for part in parts]
-        if done >= self.head_start or not max(of):
-            return set()
-        least = max(of) - int(done / self.head_start * max(of))
-        return {g for g, own in enumerate(of) if own < least}
-
     @abstractmethod
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, at: Stage = START) -> Terms: ...
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
+        """The loss on pictures and anchors (NaN: missing), at this price of ink."""
+
+    def shown(self, read: Tensor, a: Tensor) -> Tensor:
+        """The codes that parts draw: around anchors where they are known, else those that the encoder gave."""
+        if not self.taught:
+            return read
+        return torch.where(a.isnan(), read, a.nan_to_num() + self.anchor * torch.randn_like(read))
 
 
 GIVEN = (
@@ -204,19 +185,16 @@ class AnchoredVAE(Anchored):
     def moments(self) -> int:
         return 2
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, at: Stage = START) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
         q = gaussian(nets.encoder(x))
-        z = q.rsample()
-        log, ink, shared = nets.parts(z, at.waiting)
         known = ~a.isnan()
-        off = (q.loc - a.nan_to_num()).square() * known
-        v = (q.scale / self.anchor).square()
-        kl = 0.5 * (v - 1 - v.log() + off / self.anchor**2)
+        p = Normal(torch.where(known, a, q.loc), torch.full_like(a, self.anchor))
+        drawn = nets.parts(self.shown(q.rsample(), a))
+        kl = kl_pairwise(p, q) if self.taught else kl_pairwise(q, p)
         return Terms(
-            nll=nets.parts.cross_entropy(log, x),
+            nll=nets.parts.cross_entropy(drawn.product, x),
             kl=kl.sum(1).mean(),
-            ink=self.ink * ink,
-            apart=self.apart * at.ramp * shared,
+            ink=ink * drawn.ink,
         )
 
 
@@ -252,10 +230,10 @@ class AnchoredWAE(Anchored):
     def moments(self) -> int:
         return 1
 
-    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, at: Stage = START) -> Terms:
+    def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
         h = nets.encoder(x).float()
         z = h + self.anchor * torch.randn_like(h)
-        log, ink, shared = nets.parts(z, at.waiting)
+        drawn = nets.parts(self.shown(z, a))
         known = ~a.isnan()
         filled = a.nan_to_num()
         whole = known.all(1)
@@ -265,10 +243,9 @@ class AnchoredWAE(Anchored):
             distance = mmd(f, torch.randn_like(f), InverseMultiquadratic(scale=2.0 * f.shape[1]))
             dependence = hsic(f, filled[whole])
         return Terms(
-            cost=(nets.parts.mean(log) - x).square().sum() / (2 * self.scale**2 * len(x)),
+            cost=(nets.parts.mean(drawn.product) - x).square().sum() / (2 * self.scale**2 * len(x)),
             distance=self.distance * distance,
             dependence=self.dependence * dependence,
             nearness=self.nearness * known_mean((h - filled).square(), known) / (2 * self.anchor**2),
-            ink=self.ink * ink,
-            apart=self.apart * at.ramp * shared,
+            ink=ink * drawn.ink,
         )

@@ -202,8 +202,8 @@ class CausalVAE(ConceptMethod):
         c = nets.structure.effects()
         mean = torch.einsum("ij,bjk->bik", c, found.mean)
         spread = torch.einsum("ij,bjk->bik", c.square(), v) if self.sampled else v
-        prior = torch.zeros_like(mean) if a is None else a.nan_to_num()[:, :, None]
-        known = torch.ones_like(mean[..., 0], dtype=torch.bool) if a is None else ~a.isnan()
+        centre = torch.zeros_like(mean[..., 0]) if a is None else self.centre(a, nets.structure.support)
+        prior, known = centre.nan_to_num()[:, :, None], ~centre.isnan()
         off = 0.5 * ((mean - prior).square() + spread - 1 - spread.log()).sum(2)
         e["concepts"] = self.beta * known_mean(off, known)
         if self.regressed:
@@ -215,6 +215,10 @@ class CausalVAE(ConceptMethod):
             e["labels"] = self.beta_labels * self.label_error(nets, u if self.raw else a)
         e["cycles"] = nets.structure.penalty()
         return e
+
+    def centre(self, a: Tensor, support: Tensor) -> Tensor:
+        """The prior's mean of every concept, (B, L), from anchors; NaN where it is not known."""
+        return a
 
     def label_error(self, nets: Any, u: Tensor) -> Tensor:
         r""":math:`l_u`, of concepts that can have a cause; as released, of all, and a mean over them."""
