@@ -34,16 +34,18 @@ def main(folder: Path, out: Path) -> None:
     found = latents(fitted.representation, probe, environments_of(fitted, ()))
     assert found is not None
     n = len(found.each)
-    figure = Figure(figsize=(9.6, 1.24 * n + 0.5), dpi=150, facecolor=PAPER)
+    figure = Figure(figsize=(9.6, 0.92 * n + 0.45), dpi=150, facecolor=PAPER)
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(n, 3, width_ratios=(1.05, 1.05, 8.2), left=0.01, right=0.99, top=0.9, bottom=0.03)
+    grid = figure.add_gridspec(
+        n, 3, width_ratios=(1.2, 1.0, 8.2), left=0.0, right=0.99, top=0.9, bottom=0.02, wspace=0.08, hspace=0.18
+    )
     for row, one in enumerate(found.each):
         cells = [figure.add_subplot(grid[row, k]) for k in range(3)]
         for cell in cells:
             cell.set(xticks=[], yticks=[], facecolor=PAPER)
             for side in cell.spines.values():
                 side.set_visible(False)
-        cells[0].text(0.5, 0.62, f"$z_{one.index}$", ha="center", va="center", fontsize=17, color=INK)
+        cells[0].text(0.5, 0.62, f"$z_{one.number}$", ha="center", va="center", fontsize=17, color=INK)
         told = one.factor if one.correlation is None else f"{one.factor}, |r| = {one.correlation:.2f}"
         cells[0].text(0.5, 0.22, told, ha="center", va="center", fontsize=8, color=SOFT)
         if one.z is not None:
@@ -54,7 +56,7 @@ def main(folder: Path, out: Path) -> None:
             for cell, title in zip(
                 cells, ("latent", "against the truth", "what would be seen, had it been set"), strict=True
             ):
-                cell.set_title(title, fontsize=8.5, color=SOFT)
+                cell.text(0.5, 1.12, title, ha="center", fontsize=8.5, color=SOFT, transform=cell.transAxes)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, facecolor=PAPER)
 

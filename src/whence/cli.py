@@ -119,7 +119,7 @@ def fit(words: list[str]) -> int:
         raise Wrong("Give --data (an array of your own) or --world, not both.")
     view: Any
     if "data" in found:
-        if not Path(found["data"]).exists():
+        if not Path(found["data"]).suffix and not Path(found["data"]).exists():
             raise Wrong(f"--data: there is no file or folder {found['data']!r}.")
         source = Path(found["data"]).stem
         told = {n: found[n] for n in (*TABLE_FLAGS, *FOLDER_FLAGS) if n in found}
@@ -471,7 +471,7 @@ def demo(words: list[str]) -> int:
 
 
 #: Fewer examples and steps than the method's own: a few minutes.
-DEMO: dict[str, Any] = {"steps": 700, "examples": 3_000}
+DEMO: dict[str, Any] = {"steps": 1_500, "examples": 5_000}
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,

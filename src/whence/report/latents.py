@@ -29,7 +29,7 @@ MARK = np.array([0.71, 0.27, 0.12], np.float32)  #: the colour of maps, that of 
 class Latent(NamedTuple):
     """One latent, beside the true factor that is matched with it, where the truth is known."""
 
-    index: int
+    number: int
     factor: str | None
     correlation: float | None  #: of the two, in absolute value
     z: np.ndarray | None  #: (N,)
@@ -60,6 +60,7 @@ def latents(representation: Representation, probe: Probe | None, view: Environme
         return None
     low, high = torch.from_numpy(np.quantile(z.numpy(), QUANTILES, axis=0)).float()
     at, moved = sweep(r, r.encode(x)[0], list(range(r.dims)), low, high, FRAMES)
+    back = r.decode(r.encode(x))  # of the observation itself, what the code does not hold would stay where it was
     partner, correlation = factors_of(probe)
     each = []
     for i in range(r.dims):
@@ -67,14 +68,14 @@ def latents(representation: Representation, probe: Probe | None, view: Environme
         own = None if probe is None or k is None else (probe.pool.z[:POINTS, i], probe.pool.v[:POINTS, k])
         each.append(
             Latent(
-                index=i,
+                number=i,
                 factor=None if probe is None or k is None else probe.world.factors[k].name,
                 correlation=correlation.get(i),
                 z=None if own is None else np.asarray(own[0], float),
                 v=None if own is None else np.asarray(own[1], float),
                 at=at[i].numpy(),
                 moved=moved[i],
-                done=r.do(x.expand(FRAMES, *x.shape[1:]), {i: lambda z, at=at[i]: at}),
+                done=r.do(back.expand(FRAMES, *x.shape[1:]), {i: lambda z, at=at[i]: at}),
             )
         )
     maps = () if view is None or codes is None else difference_maps(representation, x, view, codes)

@@ -567,12 +567,12 @@ def latent_panels(fitted: Fitted, probe: Probe | None, view: Environments | None
         return None
     panels_ = tuple(
         LatentPanel(
-            index=one.index,
+            index=one.number,
             factor=one.factor,
             correlation=one.correlation,
             scatter=None
             if one.z is None or one.v is None
-            else drawing.scatter(one.v, one.z, (f"true {one.factor}", f"z{one.index}")),
+            else drawing.scatter(one.v, one.z, (f"true {one.factor}", f"z{one.number}")),
             low=float(one.at[0]),
             high=float(one.at[-1]),
             moved=drawing.sheet(one.moved[None].numpy()),
@@ -588,7 +588,7 @@ def signs(representation: Representation) -> Signs | None:
     """The quality that a representation reports of itself."""
     if not isinstance(representation, HasQuality):
         return None
-    quality = representation.quality
+    quality: Any = representation.quality
     help = values.field_help(type(quality))
     each = tuple(Sign(name.replace("_", " "), value, help.get(name, "")) for name, value in quality._asdict().items())
     return Signs(quality.failed, each)
