@@ -591,16 +591,17 @@ class Clock:
 
     def __init__(self, first: int, tick: float = 0.25) -> None:
         self.first, self.tick = first, tick
-        self.begin = self.spoken = self.saved = time.monotonic()
+        self.begin = self.warm = self.spoken = self.saved = time.monotonic()
 
     def tell(self, t: int, steps: int) -> tuple[float, float] | None:
         """(seconds so far, seconds left) when a watcher should hear of it."""
         now = time.monotonic()
-        if now - self.spoken < self.tick and t + 1 < steps:
+        if t == self.first:  # it sets things up, and says nothing of the time that others take
+            self.warm = now
+        if (t == self.first or now - self.spoken < self.tick) and t + 1 < steps:
             return None
         self.spoken = now
-        done = t + 1 - self.first
-        return now - self.begin, (now - self.begin) / done * (steps - t - 1)
+        return now - self.begin, (now - self.warm) / max(1, t - self.first) * (steps - t - 1)
 
     def due(self, seconds: float) -> bool:
         now = time.monotonic()
