@@ -471,7 +471,7 @@ def demo(words: list[str]) -> int:
 
 
 #: Fewer examples and steps than the method's own: a few minutes.
-DEMO: dict[str, Any] = {"steps": 1_500, "examples": 5_000}
+DEMO: dict[str, Any] = {"steps": 1_000, "examples": 5_000}
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
