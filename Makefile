@@ -20,7 +20,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/pip install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP)  ## generate a world, fit a method, evaluate it, write a report
+demo: $(STAMP)  ## pictures under interventions in; causes, their graph and a report out
 	@$(BIN)/whence demo
 
 test: $(STAMP)  ## the test suite

@@ -69,7 +69,17 @@ def aside(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text())], ids=lambda p: p.stem)
-def test_the_examples_of_a_page_run(page):
+def test_the_examples_of_a_page_run(page, monkeypatch):
+    fit = whence.fit
+
+    def short(method, data, **options):
+        """What a page lets run for minutes."""
+        if isinstance(method, whence.GSCALE):
+            method = replace(method, examples=min(method.examples, 100))
+            options.setdefault("recipe", replace(method.recipe, steps=5))
+        return fit(method, data, **options)
+
+    monkeypatch.setattr(whence, "fit", short)
     run(page.read_text(), str(page))
 
 

@@ -226,6 +226,7 @@ class Run:
     save_every: float = 30.0  #: seconds between checkpoints
     fingerprint: str = ""  #: of everything the result depends on; a checkpoint of another run is refused
     curves: dict[str, Curve] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  #: of each stage, since it was last started
     stopped_at: int | None = None
 
     def checkpoint(self, stage: str) -> Path | None:
@@ -248,7 +249,7 @@ def descend(turns: Turns, nets: nn.Module, data: View, run: Run, *, stage: str =
 
     A checkpoint in `run.into` is picked up; one of another run is refused. `run.curves[stage]` holds the terms.
     """
-    recipe, place = run.recipe, run.checkpoint(stage)
+    recipe, place, begin = run.recipe, run.checkpoint(stage), time.monotonic()
     nets.to(run.device).train()
     if recipe.channels_last:
         nets.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -309,6 +310,7 @@ def descend(turns: Turns, nets: nn.Module, data: View, run: Run, *, stage: str =
     if state.loaded < recipe.steps:
         save()
     state.average_in()
+    run.seconds[stage] = time.monotonic() - begin
     nets.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # so that it encodes as a loaded one does
     return nets.eval()
 
@@ -589,16 +591,17 @@ class Clock:
 
     def __init__(self, first: int, tick: float = 0.25) -> None:
         self.first, self.tick = first, tick
-        self.begin = self.spoken = self.saved = time.monotonic()
+        self.begin = self.warm = self.spoken = self.saved = time.monotonic()
 
     def tell(self, t: int, steps: int) -> tuple[float, float] | None:
         """(seconds so far, seconds left) when a watcher should hear of it."""
         now = time.monotonic()
-        if now - self.spoken < self.tick and t + 1 < steps:
+        if t == self.first:  # it sets things up, and says nothing of the time that others take
+            self.warm = now
+        if (t == self.first or now - self.spoken < self.tick) and t + 1 < steps:
             return None
         self.spoken = now
-        done = t + 1 - self.first
-        return now - self.begin, (now - self.begin) / done * (steps - t - 1)
+        return now - self.begin, (now - self.warm) / max(1, t - self.first) * (steps - t - 1)
 
     def due(self, seconds: float) -> bool:
         now = time.monotonic()

@@ -88,6 +88,7 @@ def finished(
         curves=run.curves,
         device=run.device,
         seconds=seconds,
+        stages=run.seconds,
     )
     rank, workers = share()
     if run.into is not None:

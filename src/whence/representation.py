@@ -123,4 +123,21 @@ class HasConcepts(Protocol):
     def concepts(self, z: Any) -> Any: ...
 
 
+@runtime_checkable
+class SaysIdentified(Protocol):
+    """Of each latent, whether the theory covers it with the interventions that there were."""
+
+    @property
+    def identified(self) -> tuple[bool, ...]: ...
+
+
+@runtime_checkable
+class HasQuality(Protocol):
+    """Named numbers that tell, without labels, how well the stages of a fit went; `quality.failed` says in words why
+    latents are not to be trusted, and is empty if nothing speaks against it."""
+
+    @property
+    def quality(self) -> Any: ...
+
+
 CAPABILITIES = (Decodes, HasPosterior, Samples, HasGraph, HasInterventions, HasDensity, Intervenes, HasConcepts)

@@ -83,6 +83,7 @@ class Fitted:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     device: str = "cpu"
     seconds: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)  #: seconds of each that has steps
     folder: Path | None = None
 
     @property
@@ -142,6 +143,7 @@ def save(fitted: Fitted, folder: Path) -> Fitted:
         "status": "done",
         "seconds": round(fitted.seconds, 3),
         "stages": list(fitted.curves),
+        "stage_seconds": {stage: round(t, 3) for stage, t in fitted.stages.items()},
         "sha256": hashes,
     }
     storage.write_json(folder / "run.json", about)
@@ -199,6 +201,7 @@ def load(folder: str | Path, *, known: Iterable[type] = ()) -> Fitted:
         curves=curves,
         device=about["device"],
         seconds=about["seconds"],
+        stages=about.get("stage_seconds", {}),
         folder=folder,
     )
 

@@ -114,7 +114,7 @@ def field_help(kind: type) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
-        if not dataclasses.is_dataclass(cls):
+        if not (dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")):  # a NamedTuple
             continue
         try:
             lines = inspect.getsource(cls).splitlines()

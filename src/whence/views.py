@@ -536,7 +536,7 @@ class Environments(View[Regimes]):
         from whence.tables import read_table
 
         labels, x = read_table(Path(path), environment, columns, ignore)
-        where = f"the column {environment!r}"
+        where = f"the column {environment!r}", f" of {str(path)!r}"
         names = chosen_labels(Counter(labels.tolist()), control, only, skip, least, where)
         view = cls.of(
             x[labels == control], [x[labels == label] for label in names], names=names, control=control, name=str(path)
@@ -571,7 +571,7 @@ class Environments(View[Regimes]):
 
         found = read_labels(Path(folder), environment, labels)
         many = {label: len(files) for label, files in found.files.items()}
-        names = chosen_labels(many, control, only, skip, least, f"{str(folder)!r}", "pictures")
+        names = chosen_labels(many, control, only, skip, least, (f"{str(folder)!r}", ""), "pictures")
         if absent := [n for n in found.absent() if any(n in found.files[label] for label in (control, *names))]:
             listed = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
             raise FileNotFoundError(
@@ -603,17 +603,17 @@ def chosen_labels(
     only: Sequence[str],
     skip: Sequence[str],
     least: int,
-    where: str,
+    where: tuple[str, str],
     noun: str = "rows",
 ) -> list[str]:
     """The environments beside the control that are asked for, of those that are there with so many observations."""
     for label in (control, *only, *skip):
         if label not in many:
-            raise ValueError(f"In {where}: {values.unknown('label', label, many)}")
+            raise ValueError(f"In {where[0]}: {values.unknown('label', label, many)}")
     names = [label for label in many if label != control and label not in skip and (not only or label in only)]
     if not names:
         raise ValueError(
-            f"Environments need at least one beside {control!r}, got none in {where}. Give {noun} under "
+            f"Environments need at least one beside {control!r}, got none in {''.join(where)}. Give {noun} under "
             "interventions, each with its label."
         )
     if few := {label: many[label] for label in (control, *names) if many[label] < least}:

@@ -513,3 +513,13 @@ def test_linear_starts_are_exact():
     set_linear(maps, torch.ones(3, 3), torch.ones(3))
     assert torch.equal(maps.slope, torch.ones(2, 3, 3))
     assert isinstance(TanhLinear().build((5,), 2), TanhCode)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.parametrize("where", ["vectors", "pictures"])
+def test_a_gpu_gives_latents_as_good_as_the_processor_does(where):
+    w = world(seed=1) if where == "vectors" else Balls(balls=1)
+    method = GSCALE(examples=2_000, front=TanhLinear() if where == "vectors" else None)
+    found = [quality(fit(method, w.environments(**TWO), recipe=SHORT, device=on), w) for on in ("cpu", "cuda")]
+    assert abs(found[0] - found[1]) < 0.05

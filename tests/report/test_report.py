@@ -21,7 +21,7 @@ from whence.methods import UMNI, LinearGaussianCRL, Method
 from whence.metrics import MIG, Reconstruction, evaluate, read_results
 from whence.nets import MLP
 from whence.report import Report, drawing, report, save_mutual_information, save_traversals, words
-from whence.report.page import score_differences
+from whence.report.page import sizes_of_differences
 from whence.report.traversals import probe_of, traversals
 from whence.representation import Representation
 from whence.scores import Oracle
@@ -521,4 +521,4 @@ def test_what_is_set_by_do_has_no_score_differences(tmp_path):
     world = Mixed(nodes=2, dims=3)
     fitted = fit(LinearGaussianCRL(examples=2_000), world, into=tmp_path / "run")
     view = world.environments(kind="do", points=(1.0,))
-    assert score_differences(fitted.representation, view) is None
+    assert sizes_of_differences(fitted.representation, view) is None

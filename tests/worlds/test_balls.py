@@ -109,6 +109,19 @@ def test_gradients_are_finite_differences(rng):
     assert torch.autograd.gradcheck(lambda a: WORLD.observe(a)[:, :, ::12, ::12], (v,), eps=1e-6, atol=1e-5)
 
 
+def test_pictures_are_the_same_with_gradients_and_without_forwards_and_backwards(rng):
+    world = Balls(balls=3)
+    v = world.draw(30, rng=rng).double()  # two chunks
+    x = world.observe(v)
+    assert torch.equal(x, world.observe(v.clone().requires_grad_()).detach())
+    weight = torch.randn(x.shape, generator=rng, dtype=x.dtype)
+    along = torch.randn(v.shape, generator=rng, dtype=v.dtype)
+    x_, forwards = torch.func.jvp(world.observe, (v,), (along,))
+    backwards = torch.func.grad(lambda a: (weight * world.observe(a)).sum())(v)
+    assert torch.allclose(x, x_)
+    assert torch.allclose((weight * forwards).sum(), (along * backwards).sum())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_are_finite_everywhere(dtype):
     v = torch.tensor([[-0.1, -0.1, 0.1, 0.1], [0.0, 0.0, 0.0, 0.0]], dtype=dtype).requires_grad_()

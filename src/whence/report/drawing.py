@@ -180,6 +180,27 @@ def log_ticks(low: float, high: float) -> list[float]:
     return tens[:: 1 + (len(tens) - 1) // 4]
 
 
+def scatter(x: Array, y: Array, names: tuple[str, str]) -> Markup:
+    """One number against another, each over its own range."""
+    w, left, right, top, bottom = 220, 26, 8, 8, 26
+
+    def placed(a: Array, start: float, end: float) -> list[float]:
+        low, high = float(a.min()), float(a.max())
+        return (start + (a - low) / ((high - low) or 1) * (end - start)).tolist()
+
+    across, up = placed(x, left + 6, w - right - 6), placed(y, w - bottom - 6, top + 6)
+    dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(across, up, strict=True))
+    frame = Markup('<path class="grid" fill="none" d="M{0} {1}V{2}H{3}"/>').format(left, top, w - bottom, w - right)
+    labels = Markup(
+        '<text class="tick" x="{0}" y="{1}" text-anchor="middle">{2}</text>'
+        '<text class="tick" transform="translate({3} {4}) rotate(-90)" text-anchor="middle">{5}</text>'
+    ).format((left + w - right) / 2, w - 8, names[0], 14, (top + w - bottom) / 2, names[1])
+    return Markup(
+        '<svg class="scatter" viewBox="0 0 {0} {0}" role="img" aria-label="{1} against {2}">{3}'
+        '<path class="dots" d="{4}"/>{5}</svg>'
+    ).format(w, names[1], names[0], frame, dots, labels)
+
+
 # --- graphs ----------------------------------------------------------------------------------------------------------
 
 EDGE = 0.5  #: confidences above it are drawn as edges, the others that are seen at all as doubts

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from torch import Generator
 
 from whence import cite, runs, storage, values
 from whence.descend import Curve
@@ -21,10 +20,19 @@ from whence.metrics.graphs import matched
 from whence.metrics.probe import Probe
 from whence.report import drawing, words
 from whence.report.interventions import panels
+from whence.report.latents import codes_of, latents, score_differences
 from whence.report.traversals import FRAMES, Traversals, first, probe_of, traversals
-from whence.representation import Decodes, HasConcepts, HasGraph, HasInterventions, HasPosterior, Representation
+from whence.representation import (
+    Decodes,
+    HasConcepts,
+    HasGraph,
+    HasInterventions,
+    HasPosterior,
+    HasQuality,
+    Representation,
+    SaysIdentified,
+)
 from whence.runs import Fitted
-from whence.scores import SingleGaussian
 from whence.views import Environments
 from whence.worlds import World
 
@@ -32,7 +40,6 @@ COLUMNS = 12  #: of reconstructions
 HALF = 6  #: reconstructions in one picture: two fit side by side, and below one another on a phone
 WIDEST = 24  #: codes in the matrix
 ACTIVE = 0.1  #: nats above which a code is said to carry something
-ROWS = 20_000  #: of each environment, for the score differences of codes
 NODES = 24  #: latents up to which a graph is drawn and its numbers are shown
 FAINT = 0.1  #: share of a factor's entropy below which histograms see chance
 
@@ -159,6 +166,41 @@ class Interventions:
 
 
 @dataclass(frozen=True)
+class LatentPanel:
+    index: int
+    factor: str | None
+    correlation: float | None
+    scatter: Markup | None
+    low: float
+    high: float
+    moved: tuple[str, int, int]  #: a strip
+    done: tuple[str, int, int] | None
+
+
+@dataclass(frozen=True)
+class LatentPanels:
+    seen: tuple[str, int, int]  #: the observation
+    panels: tuple[LatentPanel, ...]
+    frames: int
+    maps: tuple[tuple[str, tuple[str, int, int]], ...]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a run says of itself, without labels."""
+
+    name: str
+    value: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Signs:
+    failed: str  #: why latents are not to be trusted; empty if nothing speaks against it
+    each: tuple[Sign, ...]
+
+
+@dataclass(frozen=True)
 class Setting:
     name: str
     value: str
@@ -184,6 +226,10 @@ class Report:
     matrix_note: str
     causes: Causes | None
     interventions: Interventions | None
+    latents: LatentPanels | None
+    signs: Signs | None
+    identified: str  #: which latents the theory covers in this run; empty if the representation does not say
+    timings: tuple[tuple[str, float, str], ...]  #: stage, share, duration
     pictures: tuple[tuple[str, int, int], ...]  #: sheets of observations over reconstructions
     profiles: tuple[Markup, ...]  #: the same for observations that are not pictures
     reconstruction_note: str
@@ -209,6 +255,7 @@ class Report:
         kinds = {values.name_of(kind): kind for kind in (*METRICS, *known) if issubclass(kind, Metric)}
         world, absent = world_of(fitted, results, known)
         probe = None if world is None else probe_of(fitted.representation, world)
+        view = environments_of(fitted, known)
         moved = traversals(fitted.representation, probe, kl=results and results.kl)
         pictures, profiles, reconstruction_note = reconstructions(fitted, probe, absent)
         return cls(
@@ -225,8 +272,12 @@ class Report:
             traversed_note=why_not_traversed(fitted, absent),
             matrix=matrix(results, moved),
             matrix_note=why_no_matrix(fitted, results),
-            causes=causes(fitted, probe, environments_of(fitted, known)),
+            causes=causes(fitted, probe, view),
             interventions=interventions(fitted, probe),
+            latents=latent_panels(fitted, probe, view),
+            signs=signs(fitted.representation),
+            identified=identified(fitted.representation),
+            timings=timings(fitted),
             pictures=pictures,
             profiles=profiles,
             reconstruction_note=reconstruction_note,
@@ -458,7 +509,7 @@ def causes(fitted: Fitted, probe: Probe | None, view: Environments | None) -> Ca
         grids.append(
             Grid("Interventions", "how much of what an environment changes lies along each latent", names, told)
         )
-    if view is not None and len(a) <= NODES and (differences := score_differences(representation, view)) is not None:
+    if view is not None and len(a) <= NODES and (differences := sizes_of_differences(representation, view)) is not None:
         grids.append(
             Grid(
                 "Score differences",
@@ -497,18 +548,72 @@ def rows_of(names: Sequence[str], numbers: np.ndarray) -> tuple[tuple[str, tuple
     return tuple((name, tuple(row)) for name, row in zip(names, numbers.tolist(), strict=True))
 
 
-def score_differences(representation: Representation, view: Environments) -> np.ndarray | None:
+def sizes_of_differences(representation: Representation, view: Environments) -> np.ndarray | None:
     """(E, n): root mean squares of Gaussian score differences of the codes, whatever their units."""
     if any(told.kind == "do" for told in view.told):
-        return None  # a value that is set has no score
-    regimes = view.take(ROWS, Generator().manual_seed(0))
-    z = [representation.encode(x) for x in (regimes.observational, *(e.x for e in regimes.interventional))]
-    try:
-        moments = SingleGaussian().fit([part.double() for part in z]).moments(z[0].double())
-    except ValueError:  # codes that do not vary in some environment
         return None
-    size = moments.diagonal(dim1=1, dim2=2).sqrt().numpy() * z[0].double().std(0).numpy()
+    z = codes_of(representation, view)
+    d = score_differences(view, z)
+    if d is None:
+        return None
+    size = d.square().mean(1).sqrt().numpy() * z[0].std(0).numpy()
     return size / size.max(1, keepdims=True).clip(1e-300)
+
+
+def latent_panels(fitted: Fitted, probe: Probe | None, view: Environments | None) -> LatentPanels | None:
+    """Of causal representations of pictures: each latent, and where interventions are seen."""
+    found = latents(fitted.representation, probe, view)
+    if found is None:
+        return None
+    panels_ = tuple(
+        LatentPanel(
+            index=one.number,
+            factor=one.factor,
+            correlation=one.correlation,
+            scatter=None
+            if one.z is None or one.v is None
+            else drawing.scatter(one.v, one.z, (f"true {one.factor}", f"z{one.number}")),
+            low=float(one.at[0]),
+            high=float(one.at[-1]),
+            moved=drawing.sheet(one.moved[None].numpy()),
+            done=None if one.done is None else drawing.sheet(one.done[None].numpy()),
+        )
+        for one in found.each
+    )
+    maps = tuple((name, drawing.sheet(picture[None, None])) for name, picture in found.maps)
+    return LatentPanels(drawing.sheet(found.x[None].numpy()), panels_, len(found.each[0].at), maps)
+
+
+def signs(representation: Representation) -> Signs | None:
+    """The quality that a representation reports of itself."""
+    if not isinstance(representation, HasQuality):
+        return None
+    quality: Any = representation.quality
+    help = values.field_help(type(quality))
+    each = tuple(Sign(name.replace("_", " "), value, help.get(name, "")) for name, value in quality._asdict().items())
+    return Signs(quality.failed, each)
+
+
+def identified(representation: Representation) -> str:
+    """Which latents the theory covers."""
+    if not isinstance(representation, SaysIdentified):
+        return ""
+    known = [f"z{i}" for i, yes in enumerate(representation.identified) if yes]
+    if len(known) == len(representation.identified):
+        return "Of this run's latents it covers all."
+    if not known:
+        return "Of this run's latents it covers none: they do not have the interventions that it asks for."
+    return f"Of this run's latents it covers {', '.join(known)}, and not the others."
+
+
+def timings(fitted: Fitted) -> tuple[tuple[str, float, str], ...]:
+    """Each stage with steps, and what is between them."""
+    if len(fitted.stages) < 2:
+        return ()
+    rest = max(0.0, fitted.seconds - sum(fitted.stages.values()))
+    whole = max(fitted.seconds, sum(fitted.stages.values()), 1e-9)
+    each = {**{name.replace("-", " "): t for name, t in fitted.stages.items()}, "all the rest": rest}
+    return tuple((name, t / whole, words.duration(t)) for name, t in each.items())
 
 
 def interventions(fitted: Fitted, probe: Probe | None) -> Interventions | None:
