@@ -326,11 +326,15 @@ QUESTIONS = {
     ),
     "How much of the factors do the codes tell?": "explicitness r2 dci_es mic",
     "Were the true latents recovered?": "mcc mixing",
-    "Was the causal graph recovered?": "graphs",
+    "Was the causal graph recovered?": "shd edges sid",
     "What do the codes say of themselves, without the truth?": "unsupervised",
-    "Are observations made well?": "reconstruction samples",
+    "Are observations made well?": "reconstruction ssim samples",
     "Do several models agree with each other?": "udr model_centrality",
 }
+
+
+#: Modules whose metrics give the numbers of functions from other files.
+GIVES = {"samples": ("mmd", "energy")}
 
 
 def metrics_table() -> str:
@@ -411,12 +415,13 @@ def agreement_page() -> str:
 
 
 def public(kind: type[Metric] | type[Ranking]) -> list[Callable]:
-    """The public functions of a metric's module, in the order of the file."""
+    """The public functions of a metric's module, in the order of the file; and those whose numbers it gives."""
     module = sys.modules[kind.__module__]
+    own = (module.__name__, *(f"whence.metrics.{beside}" for beside in GIVES.get(kind.__module__.split(".")[-1], ())))
     return [
         f
         for name, f in vars(module).items()
-        if inspect.isfunction(f) and f.__module__ == module.__name__ and hasattr(whence.metrics, name)
+        if inspect.isfunction(f) and f.__module__ in own and hasattr(whence.metrics, name)
     ]
 
 
