@@ -77,6 +77,13 @@ def test_intervals_hold_the_value_and_narrow_with_the_rows():
     assert width(4_000) < 0.7 * width(500)
 
 
+def test_centrality_has_an_interval_from_new_codes():
+    few = ModelCentrality(samples=300, train=100, test=100)
+    for r in rank(MODELS[:2], Unmixed(), rankings=[few], samples=50, chance=False, bootstrap=5):
+        low, high = r["model_centrality"].interval
+        assert low <= r["model_centrality"].value <= high
+
+
 def test_a_constant_code_takes_no_part():
     padded = Turned(np.hstack([np.eye(K), np.zeros((K, 2))])).frozen()
     alone, beside = (

@@ -102,6 +102,7 @@ class OfGraphs(Metric):
     matched: bool
     asks: ClassVar[tuple[type, ...]] = (HasGraph,)
     resamples = False
+    redraws: ClassVar[bool] = True
     relabelled: ClassVar[int] = 100
 
     @abstractmethod

@@ -80,6 +80,7 @@ class OfReconstructions(Metric):
 
     observations: int
     resamples = False
+    redraws: ClassVar[bool] = True
     asks: ClassVar[tuple[type, ...]] = (Decodes,)
 
     def both(self, probe: Probe) -> tuple[Tensor, Tensor]:

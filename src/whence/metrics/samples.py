@@ -49,6 +49,7 @@ class OfSamples(Metric):
 
     compares = False
     resamples = False
+    redraws: ClassVar[bool] = True
     parts: ClassVar[tuple[Part, ...]] = tuple(Part(name, 0.0, higher_is_better=False) for name in Discrepancy._fields)
 
     @abstractmethod
