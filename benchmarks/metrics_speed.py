@@ -374,6 +374,12 @@ def tables(rows: list[dict]) -> list[str]:
             for shape in shapes
         ]
         lines.append("| " + " | ".join([name, *(cell[:60] for cell in cells)]) + " |")
+    lines += [
+        "",
+        "What is held beside the arrays is a portion of rows or of codes, but for one copy of the codes in single "
+        "precision (beta_vae_metric and factor_vae_metric, which share it), and what was predicted of the test rows "
+        "(mcc, r2, ease_of_use).",
+    ]
     return lines
 
 
