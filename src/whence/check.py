@@ -364,6 +364,8 @@ def ranking_checks(ranking: Ranking) -> Iterator[Check]:
     turn = torch.linalg.qr(torch.randn(k, k, generator=Generator().manual_seed(0)))[0]
 
     class Turned(Identity):
+        by: Tensor
+
         def __init__(self, by: Tensor) -> None:
             super().__init__(world.singles().spec, k)
             self.register_buffer("by", by)

@@ -48,7 +48,9 @@ class Ranking(ABC):
             ),
             "",
         )
-        value, by_chance, spread = None, None, None
+        value: Sequence[float] | None = None
+        by_chance: Sequence[float] | None = None
+        spread: np.ndarray | None = None
         if not lacking:
             value = self.measure(probes)
             by_chance = self.measure(dealt(probes)) if chance else None
