@@ -20,7 +20,7 @@ from whence.descend import Recipe
 from whence.evidence import Evidence, Guarantee, Reference
 from whence.methods import METHODS, Gradient, Method
 from whence.methods._divergence import DIVERGENCES
-from whence.metrics import METRICS, Metric, Part
+from whence.metrics import METRICS, RANKINGS, Metric, Part, Ranking
 from whence.nets import ARCHITECTURES
 from whence.representation import CAPABILITIES, HasPosterior, Representation, Samples
 from whence.scores import ESTIMATORS, PictureRatio
@@ -71,8 +71,7 @@ def pages() -> list[Page]:
         ("reference/worlds/index.md", worlds_table()),
         *((f"reference/worlds/{values.name_of(kind)}.md", world_page(kind)) for kind in WORLDS),
         ("reference/metrics/index.md", metrics_table()),
-        *((f"reference/metrics/{values.name_of(kind)}.md", metric_page(kind)) for kind in METRICS),
-        ("reference/metrics/models.md", models_page()),
+        *((f"reference/metrics/{values.name_of(kind)}.md", metric_page(kind)) for kind in (*METRICS, *RANKINGS)),
         ("reference/metrics/agreement.md", agreement_page()),
         ("reference/parts.md", parts_page()),
     ]
@@ -327,10 +326,15 @@ QUESTIONS = {
     ),
     "How much of the factors do the codes tell?": "explicitness r2 dci_es mic",
     "Were the true latents recovered?": "mcc mixing",
-    "Was the causal graph recovered?": "graphs",
+    "Was the causal graph recovered?": "shd edges sid",
     "What do the codes say of themselves, without the truth?": "unsupervised",
-    "Are observations made well?": "reconstruction samples",
+    "Are observations made well?": "reconstruction ssim samples",
+    "Do several models agree with each other?": "udr model_centrality",
 }
+
+
+#: Modules whose metrics give the numbers of functions from other files.
+GIVES = {"samples": ("mmd", "energy")}
 
 
 def metrics_table() -> str:
@@ -344,7 +348,8 @@ def metrics_table() -> str:
     ]
     asked = {module: question for question, modules in QUESTIONS.items() for module in modules.split()}
     by_question: dict[str, list[list[str]]] = {question: [] for question in [*QUESTIONS, "Further"]}
-    for kind in METRICS:
+    kinds: tuple[type[Metric] | type[Ranking], ...] = (*METRICS, *RANKINGS)
+    for kind in kinds:
         title = f"[{kind.__name__}]({values.name_of(kind)}.md)"
         row = [title, summary(kind), f"{best(kind)} ({better(kind)})", badges(kind.evidence[:1])]
         by_question[asked.get(kind.__module__.split(".")[-1], "Further")].append(row)
@@ -352,15 +357,13 @@ def metrics_table() -> str:
         if rows:
             out += [f"## {question}", table(["Metric", "What it asks", "Best (better is)", "Evidence"], rows)]
     out += [
-        "## Of many models at once, do they agree?",
-        "Functions on several sets of codes, or several models: [UDR and ModelCentrality](models.md).",
         "## Do metrics agree?",
         "Rank correlations of all of them: [the study](agreement.md), and [what follows](../../which_metric.md).",
     ]
     return document(out)
 
 
-def metric_page(kind: type[Metric]) -> str:
+def metric_page(kind: type[Metric] | type[Ranking]) -> str:
     name = values.name_of(kind)
     first, *rest = (text for text in paragraphs(kind.__doc__) if text not in cases.misses(kind))
     out = [f"# {kind.__name__}", first, *rest]
@@ -379,36 +382,13 @@ def metric_page(kind: type[Metric]) -> str:
     for f in shown:
         out += [f"`{call(f)}`", *paragraphs(f.__doc__)]
     out += [*cases.drawn(kind), "## Settings", fields(kind, "This metric has none.")]
-    out += ["## Use", code_block(metric_example(kind)), shell(f"whence evaluate runs/my-run --metrics {name}")]
+    several = issubclass(kind, Ranking)
+    example = ranking_example(kind) if several else metric_example(kind)
+    folders = "runs/one runs/another runs/a-third" if several else "runs/my-run"
+    out += ["## Use", code_block(example), shell(f"whence evaluate {folders} --metrics {name}")]
     if rows := [[f"`{call(f)}`", summary(f)] for f in public(kind) if f not in shown]:
         out += ["## Beside it", f"Public functions of `{kind.__module__}`:", table(["Function", "What it gives"], rows)]
     return document([*out, *reference(kind.reference, f"whence cite {name}")])
-
-
-def models_page() -> str:
-    out = [
-        "# Of many models",
-        "Without the truth one can still ask whether models agree, over seeds or over settings, and choose the one "
-        "that the others agree with. These are functions on several sets of codes or several representations, and not "
-        "part of `evaluate`, which sees one.",
-    ]
-    for function in (whence.metrics.udr, whence.metrics.cross_evaluation, whence.metrics.model_centrality):
-        out += [f"## {function.__name__}", f"`{call(function)}`", *paragraphs(function.__doc__)]
-    out += [
-        "## Use",
-        code_block(
-            "from whence import ICA, PCA, Sprites, fit\n"
-            "from whence.metrics import Probe, cross_evaluation, model_centrality, udr\n\n"
-            "world = Sprites()\n"
-            "methods = PCA(), ICA(), PCA(latents=5)\n"
-            "models = [fit(method, world, seed=0).representation for method in methods]\n"
-            "codes = [Probe(model, world, samples=500).pool.z for model in models]\n"
-            "print(udr(codes).models)         # how far each agrees with the others\n"
-            "matrix = cross_evaluation(models, samples=300, train=200, test=100)\n"
-            "print(model_centrality(matrix))  # the largest is the medoid"
-        ),
-    ]
-    return document(out)
 
 
 def agreement_page() -> str:
@@ -434,13 +414,14 @@ def agreement_page() -> str:
     )
 
 
-def public(kind: type[Metric]) -> list[Callable]:
-    """The public functions of a metric's module, in the order of the file."""
+def public(kind: type[Metric] | type[Ranking]) -> list[Callable]:
+    """The public functions of a metric's module, in the order of the file; and those whose numbers it gives."""
     module = sys.modules[kind.__module__]
+    own = (module.__name__, *(f"whence.metrics.{beside}" for beside in GIVES.get(kind.__module__.split(".")[-1], ())))
     return [
         f
         for name, f in vars(module).items()
-        if inspect.isfunction(f) and f.__module__ == module.__name__ and hasattr(whence.metrics, name)
+        if inspect.isfunction(f) and f.__module__ in own and hasattr(whence.metrics, name)
     ]
 
 
@@ -478,6 +459,21 @@ def metric_example(kind: type[Metric]) -> str:
     return "\n".join(lines)
 
 
+def ranking_example(kind: type[Ranking]) -> str:
+    return "\n".join(
+        [
+            "from whence import ICA, PCA, Sprites, fit",
+            f"from whence.metrics import {kind.__name__}, rank",
+            "",
+            "world = Sprites()",
+            "models = [fit(method, world, seed=0) for method in (PCA(), ICA(), PCA(latents=5))]",
+            f"for method, results in zip(('PCA', 'ICA', 'PCA of 5'), rank(models, rankings=[{kind.__name__}()], "
+            "samples=500), strict=True):",
+            "    print(method, results)",
+        ]
+    )
+
+
 def measurable(kind: type[Metric]) -> tuple[list[str], str]:
     """Imports, and a fit of something that has what the metric asks for."""
     if not kind().suits(Sprites()):
@@ -488,21 +484,21 @@ def measurable(kind: type[Metric]) -> tuple[list[str], str]:
     return ["from whence import PCA, Sprites, fit"], "fit(PCA(), Sprites(), seed=0)"
 
 
-def formula_of(kind: type[Metric]) -> Callable | None:
+def formula_of(kind: type[Metric] | type[Ranking]) -> Callable | None:
     """The public pure function beside a metric: of its name, or of one that begins with it."""
     name, named = values.name_of(kind), {f.__name__: f for f in public(kind)}
     return named.get(name) or next((f for n, f in named.items() if n.startswith(name)), None)
 
 
-def best(kind: type[Metric]) -> str:
+def best(kind: type[Metric] | type[Ranking]) -> str:
     return each(kind, lambda part: f"{part.best:g}")
 
 
-def better(kind: type[Metric]) -> str:
+def better(kind: type[Metric] | type[Ranking]) -> str:
     return each(kind, lambda part: "higher" if part.higher_is_better else "lower")
 
 
-def each(kind: type[Metric], say: Callable[[Part], str]) -> str:
+def each(kind: type[Metric] | type[Ranking], say: Callable[[Part], str]) -> str:
     """What is true of every part, said once if it is the same."""
     said = {say(part) for part in kind.parts}
     return (

@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from whence.check import CheckFailed, check_method, method_checks, metric_checks, run_checks, world_checks
+from whence.check import (
+    CheckFailed,
+    check_method,
+    method_checks,
+    metric_checks,
+    ranking_checks,
+    run_checks,
+    world_checks,
+)
 from whence.descend import Terms
 from whence.methods import METHODS, BetaVAE, CauCA, Gradient, Method
-from whence.metrics import METRICS, Metric
+from whence.metrics import METRICS, RANKINGS, Metric, Ranking
 from whence.nets import MLP, Architecture
 from whence.representation import Representation
 from whence.terms import Likelihood
@@ -38,6 +46,7 @@ WORLD_CHECKS = [
     (str(w), c) for w in (Sprites(), Sprites(colour=True), Sprites(noise=0.5), Unmixed()) for c in world_checks(w)
 ]
 METRIC_CHECKS = [(k.__name__, c) for k in METRICS for c in metric_checks(k())]
+RANKING_CHECKS = [(k.__name__, c) for k in RANKINGS for c in ranking_checks(k())]
 
 
 @pytest.mark.parametrize(("name", "check"), METHOD_CHECKS, ids=lambda v: v if isinstance(v, str) else v.name)
@@ -55,6 +64,11 @@ def test_metric(name, check):
     check.run()
 
 
+@pytest.mark.parametrize(("name", "check"), RANKING_CHECKS, ids=lambda v: v if isinstance(v, str) else v.name)
+def test_ranking(name, check):
+    check.run()
+
+
 def test_dsprites_keeps_the_promises_of_a_world(tmp_path):
     from tests.worlds.test_dsprites import write_dsprites
 
@@ -62,7 +76,9 @@ def test_dsprites_keeps_the_promises_of_a_world(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "base", [Method, Gradient, World, Metric, Representation, View, Architecture, Likelihood], ids=lambda b: b.__name__
+    "base",
+    [Method, Gradient, World, Metric, Ranking, Representation, View, Architecture, Likelihood],
+    ids=lambda b: b.__name__,
 )
 def test_base_classes_cannot_be_built(base):
     assert issubclass(base, abc.ABC)
@@ -71,7 +87,7 @@ def test_base_classes_cannot_be_built(base):
 
 
 def test_evidence_points_at_files_that_exist(request):
-    for kind in (*METHODS, *METRICS):
+    for kind in (*METHODS, *METRICS, *RANKINGS):
         for evidence in kind.evidence:
             assert (request.config.rootpath / evidence.where).is_file(), (kind.__name__, evidence.where)
 

@@ -22,7 +22,7 @@ import whence
 import whence.metrics
 from whence import cli
 from whence.methods import METHODS, Gradient, Method
-from whence.metrics import METRICS
+from whence.metrics import METRICS, RANKINGS
 from whence.runs import outside
 from whence.worlds import WORLDS
 
@@ -124,7 +124,7 @@ def test_the_example_of_a_reference_page_runs_with_a_tiny_budget(path, monkeypat
 
 
 def test_every_method_world_and_metric_has_a_page_with_what_it_must_say():
-    for folder, kinds in (("methods", METHODS), ("worlds", WORLDS), ("metrics", METRICS)):
+    for folder, kinds in (("methods", METHODS), ("worlds", WORLDS), ("metrics", (*METRICS, *RANKINGS))):
         for kind in kinds:
             text = GENERATED[f"reference/{folder}/{whence.values.name_of(kind)}.md"]
             assert generate.summary(kind) in text
@@ -137,7 +137,7 @@ def test_every_method_world_and_metric_has_a_page_with_what_it_must_say():
 
 
 def test_what_a_metric_sees_is_told_of_metrics_that_are_there_and_drawn_with_its_numbers():
-    assert set(cases.SEES) <= {whence.values.name_of(kind) for kind in METRICS}
+    assert set(cases.SEES) == {whence.values.name_of(kind) for kind in (*METRICS, *RANKINGS)}
     text = GENERATED["reference/metrics/shd.md"]
     assert "**Sees.** Each wrong edge, once." in text
     assert "**Misses.** What the errors do to predictions." in text
@@ -165,7 +165,7 @@ def test_the_heat_map_of_agreement_is_a_picture_with_every_correlation():
 def test_every_field_of_a_value_is_explained():
     bare = [
         f"{kind.__name__}.{field.name}"
-        for kind in (*METHODS, *WORLDS, *METRICS)
+        for kind in (*METHODS, *WORLDS, *METRICS, *RANKINGS)
         for field in dataclasses.fields(kind)
         if not whence.values.field_help(kind).get(field.name)
     ]

@@ -24,7 +24,7 @@ from whence.descend import Recipe
 from whence.evidence import Evidence, Guarantee, Reference
 from whence.fit import fit, known_of
 from whence.methods import Gradient, Method
-from whence.metrics import Metric, Probe, Result
+from whence.metrics import Metric, Probe, Ranking, Result
 from whence.representation import Decodes, Representation
 from whence.runs import Fitted
 from whence.views import Environments, Pairs, Singles, View
@@ -355,6 +355,70 @@ def metric_checks(metric: Metric) -> Iterator[Check]:
         yield Check(check.__name__, check)
 
 
+def ranking_checks(ranking: Ranking) -> Iterator[Check]:
+    """What every metric of several models promises: those that agree are first, and no dependence on order or sign."""
+    from whence.worlds import Unmixed
+
+    world, kind = Unmixed(), type(ranking)
+    k = len(world.factors)
+    turn = torch.linalg.qr(torch.randn(k, k, generator=Generator().manual_seed(0)))[0]
+
+    class Turned(Identity):
+        by: Tensor
+
+        def __init__(self, by: Tensor) -> None:
+            super().__init__(world.singles().spec, k)
+            self.register_buffer("by", by)
+
+        def codes(self, x: Tensor) -> Tensor:
+            return x @ self.by
+
+        def decode(self, z: Tensor) -> Tensor:
+            return z @ self.by.T
+
+    alike = [torch.eye(k), -torch.eye(k)[:, [3, 1, 4, 0, 2]], torch.eye(k)]
+
+    def probes(order: tuple[int, ...] = (0, 1, 2, 3)) -> list[Probe]:
+        models = [Turned(by).frozen() for by in (*alike, turn)]  # three alike, and one that is rotated
+        return [Probe(models[i], world, samples=2_000) for i in order]
+
+    @functools.cache
+    def results() -> tuple[Result, ...]:
+        return ranking(probes())
+
+    def value() -> None:
+        check_value(ranking, (*runs.KNOWN, kind))
+        check_about(kind, {"reference": Reference, "evidence": Evidence})
+
+    def anchors() -> None:
+        found = [r.value for r in results() if r.value is not None]
+        need(len(found) == 4, f"{kind.__name__} does not measure each of four models that encode and decode.")
+        need(max(found) <= results()[0].best + 1e-9, f"{kind.__name__}: {max(found):.3f} passes the best.")
+        need(
+            min(found[:3]) > found[3], f"{kind.__name__}: three models that agree, {found[:3]}, do not beat {found[3]}."
+        )
+        for r in results():
+            need(r.chance is not None, f"{r.metric} has no chance level.")
+            assert r.chance is not None
+            need(
+                found[0] > r.chance + 0.1, f"{r.metric}: models that agree ({found[0]:.3f}) do not beat {r.chance:.3f}."
+            )
+
+    def determinism() -> None:
+        again = ranking(probes(), chance=False)
+        need([r.value for r in again] == [r.value for r in results()], "two measurements with one seed differ.")
+
+    def invariance() -> None:
+        order = (3, 1, 0, 2)
+        moved = ranking(probes(order), chance=False)
+        for r, i in zip(moved, order, strict=True):
+            before, after = results()[i].value or 0.0, r.value or 0.0
+            need(abs(after - before) < 0.05, f"{r.metric}: the order of models changes it: {before} to {after}.")
+
+    for check in (value, anchors, determinism, invariance):
+        yield Check(check.__name__, check)
+
+
 # --- all together ----------------------------------------------------------------------------------------------------
 
 
@@ -391,3 +455,8 @@ def check_world(world: World, *, say: Callable[[str], None] | None = None) -> No
 def check_metric(metric: Metric, *, say: Callable[[str], None] | None = None) -> None:
     """Run the conformance suite on a metric."""
     run_checks(metric_checks(metric), say)
+
+
+def check_ranking(ranking: Ranking, *, say: Callable[[str], None] | None = None) -> None:
+    """Run the conformance suite on a metric of several models."""
+    run_checks(ranking_checks(ranking), say)

@@ -9,7 +9,7 @@ from typing import Any
 from whence import runs
 from whence.evidence import Reference
 from whence.methods import METHODS
-from whence.metrics import METRICS, read_results
+from whence.metrics import METRICS, RANKINGS, read_results
 from whence.worlds import WORLDS
 
 #: Ours, for the library itself.
@@ -28,7 +28,7 @@ def references(folder: str | Path, known: Iterable[type] = ()) -> list[Reference
     names = [about["method"]["type"], about["data"].get("world", {}).get("type", "")]
     if (Path(folder) / "results.json").is_file():
         names += [result.settings["type"] for result in read_results(folder)]
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (*METHODS, *WORLDS, *METRICS, *known)}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (*METHODS, *WORLDS, *METRICS, *RANKINGS, *known)}
     return unique([*(kinds[name].reference for name in names if name in kinds), WHENCE])
 
 

@@ -23,6 +23,7 @@ whence: find what your data came from
   whence fit METHOD [options]        fit a method on a world or an array; METHOD is a name or path.py:Class
   whence resume RUN                  finish a run that was interrupted
   whence evaluate RUN [options]      measure it with every metric, each with its chance level
+  whence evaluate RUN RUN ...        without the truth: how far do these runs agree with each other?
   whence report RUN                  one HTML page: results, traversals, curves, bibliography
   whence do RUN light=0.4..1.6       what a picture would have been, had a concept been set otherwise: a strip
   whence list [methods|worlds|metrics|studies]
@@ -205,12 +206,14 @@ def resume(words: list[str]) -> int:
 
 
 def evaluate(words: list[str]) -> int:
-    """whence evaluate RUN [options]
+    """whence evaluate RUN [RUN ...] [options]
 
-    Measure a run with every metric (or those named), each with its chance level; writes results.json."""
+    Measure a run with every metric (or those named), each with its chance level; writes results.json.
+    Of several runs: how far they agree with each other, without the truth, to choose one of them."""
     from whence import runs
-    from whence.metrics import METRICS
+    from whence.metrics import METRICS, RANKINGS
     from whence.metrics import evaluate as evaluate_
+    from whence.metrics import rank as rank_
 
     flags = plain_flags(
         metrics=(tuple[str, ...], (), "names with commas between (default: all)"),
@@ -221,27 +224,40 @@ def evaluate(words: list[str]) -> int:
         method=(str, "", "path.py:Class, if the run's method is your own"),
         csv=(bool, False, "print the results as CSV"),
     )
-    folder, options = run_and(words, evaluate, flags)
-    chosen = [values.pick("metric", name, METRICS)() for name in options.get("metrics", ())] or None
-    fitted = runs.load(folder, known=own(options.get("method")))
+    first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    folders, several = words[:first], first > 1
+    folder, options = run_and([*folders[:1], *words[first:]], evaluate, flags)
+    kinds: Sequence[type] = RANKINGS if several else METRICS
+    for name in options.get("metrics", ()):
+        if not several and name in {values.name_of(kind) for kind in RANKINGS}:
+            raise Wrong(f"{name} compares several runs with each other: whence evaluate RUN RUN --metrics {name}.")
+    chosen = [
+        values.pick("metric of several runs" if several else "metric", name, kinds)()
+        for name in options.get("metrics", ())
+    ] or None
+    known = own(options.get("method"))
     world = values.pick("world", options["world"], runs.WORLDS)() if options.get("world") else None
     tty = sys.stderr.isatty()
-    found = evaluate_(
-        fitted,
-        world,
-        metrics=chosen,
-        seed=options.get("seed", 0),
-        samples=options.get("samples", 10_000),
-        bootstrap=options.get("bootstrap", 0),
-        watch=lambda name: print(
+    asked: dict[str, Any] = {
+        "seed": options.get("seed", 0),
+        "samples": options.get("samples", 10_000),
+        "bootstrap": options.get("bootstrap", 0),
+        "watch": lambda name: print(
             f"\r\x1b[2K  {name} ..." if tty else f"  {name} ...", end="" if tty else "\n", file=sys.stderr, flush=True
         ),
-    )
+    }
+    if several:
+        ranked = rank_([runs.load(f, known=known) for f in folders], world, rankings=chosen, **asked)
+    else:
+        found = evaluate_(runs.load(folder, known=known), world, metrics=chosen, **asked)
     if tty:
         print("\r\x1b[2K", end="", file=sys.stderr)
-    print(found.csv() if options.get("csv") else results_table(found))
-    if not options.get("csv"):
-        print(f"\nNext: whence report {folder}")
+    if several:
+        print(ranked_csv(folders, ranked) if options.get("csv") else ranked_table(folders, ranked))
+    elif options.get("csv"):
+        print(found.csv())
+    else:
+        print(f"{results_table(found)}\n\nNext: whence report {folder}")
     return 0
 
 
@@ -277,13 +293,13 @@ def cite(words: list[str]) -> int:
     BibTeX of a run's method, world and metrics, or of a single method, world or metric."""
     from whence import cite as citations
     from whence.methods import METHODS
-    from whence.metrics import METRICS
+    from whence.metrics import METRICS, RANKINGS
     from whence.worlds import WORLDS
 
     if wants_help(words) or len(words) != 1:
         print(inspect.getdoc(cite))
         return 0 if wants_help(words) else 2
-    kinds = (*METHODS, *WORLDS, *METRICS)
+    kinds = (*METHODS, *WORLDS, *METRICS, *RANKINGS)
     if (Path(words[0]) / "run.json").is_file():
         found = citations.references(words[0])
     elif "/" in words[0] or Path(words[0]).is_dir():
@@ -304,7 +320,7 @@ def check(words: list[str]) -> int:
     from whence import check as checks
     from whence.flags import Flags, make
     from whence.methods import METHODS, Method
-    from whence.metrics import METRICS, Metric
+    from whence.metrics import METRICS, RANKINGS, Metric, Ranking
     from whence.runs import KNOWN, outside
     from whence.worlds import WORLDS, World
 
@@ -314,11 +330,12 @@ def check(words: list[str]) -> int:
     if ":" in words[0]:
         kind = outside(words[0], object)
     else:
-        kind = values.pick("method, world or metric", words[0], (*METHODS, *WORLDS, *METRICS))
+        kind = values.pick("method, world or metric", words[0], (*METHODS, *WORLDS, *METRICS, *RANKINGS))
     suites: dict[type, Callable[..., None]] = {
         Method: checks.check_method,
         World: checks.check_world,
         Metric: checks.check_metric,
+        Ranking: checks.check_ranking,
     }
     suite = next((run for base, run in suites.items() if issubclass(kind, base)), None)
     if suite is None:
@@ -719,6 +736,30 @@ def results_table(found: Any) -> str:
     return "\n".join(lines)
 
 
+def ranked_table(folders: Sequence[str], ranked: Sequence[Any]) -> str:
+    """A line for each run, the one that the others agree with most first; chance and best below."""
+    lines: list[str] = []
+    for results in zip(*ranked, strict=True):
+        if results[0].value is None:
+            lines += [f"  {results[0].metric}: not measured: {results[0].note}", ""]
+            continue
+        rows = [("", results[0].metric, "95 % interval", "chance")]
+        for folder, r in sorted(zip(folders, results, strict=True), key=lambda pair: -pair[1].value):
+            interval = "" if r.interval is None else "{:.3f} to {:.3f}".format(*r.interval)
+            rows.append((folder, f"{r.value:.3f}", interval, "" if r.chance is None else f"{r.chance:.3f}"))
+        kept = [i for i in range(4) if any(row[i] for row in rows[1:])]
+        lines += [columns([[row[i] for i in kept] for row in rows]), f"  (best {results[0].best:g})", ""]
+    return "\n".join([*lines, "  The first of each list is the most typical, which is not to say the best."])
+
+
+def ranked_csv(folders: Sequence[str], ranked: Sequence[Any]) -> str:
+    """The table of each run's results, one after another, with the run in front."""
+    tables = [
+        [f"{folder},{line}" for line in found.csv().splitlines()] for folder, found in zip(folders, ranked, strict=True)
+    ]
+    return "\n".join([f"run,{tables[0][0].partition(',')[2]}", *(line for table in tables for line in table[1:])])
+
+
 def sentence(kind: type) -> str:
     """The first paragraph of a docstring."""
     from whence.report.words import paragraphs
@@ -758,9 +799,10 @@ def worlds_table() -> str:
 
 
 def metrics_table() -> str:
-    from whence.metrics import METRICS
+    from whence.metrics import METRICS, RANKINGS
 
-    return columns([(values.name_of(kind), sentence(kind)) for kind in METRICS])
+    kinds: tuple[type, ...] = (*METRICS, *RANKINGS)
+    return columns([(values.name_of(kind), sentence(kind)) for kind in kinds])
 
 
 def studies_table() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from sklearn.metrics import roc_auc_score
 
 from tests.reference.arrays import REPRESENTATIONS, inputs
 from whence.metrics import Unmeasurable, auroc, explicitness, explicitness_each
+from whence.metrics.logistic import logistic
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference" / "disentanglement_lib.json").read_text())
 SIZES = (2, 3, 12)
+module = import_module("whence.metrics.explicitness")
 
 
 def rows(of: str, representation: str):
@@ -88,6 +91,47 @@ def test_two_gaussians_have_the_area_of_theory():
     v = rng.integers(2, size=60_000)
     z = rng.normal(size=(60_000, 1)) + 1.3 * v[:, None]
     assert explicitness(z, v, study=True) == pytest.approx(norm.cdf(1.3 / np.sqrt(2)), abs=0.01)
+
+
+@pytest.mark.parametrize("numbers", [7, 600, 5_000])
+def test_portions_of_rows_and_classes_change_nothing(numbers, monkeypatch):
+    z, v = rows("tiny", "noisy")
+    whole = explicitness_each(z, v)
+    monkeypatch.setattr(module, "NUMBERS", numbers)
+    np.testing.assert_allclose(explicitness_each(z, v), whole, atol=1e-9)
+
+
+def test_of_many_rows_some_are_learned_from_and_all_others_are_tested(monkeypatch):
+    """So its time grows with the rows only as a sort does; the value is that of all rows, up to what few rows miss."""
+    rng = np.random.default_rng(0)
+    v = rng.integers(6, size=12_000)
+    z = np.column_stack([v + rng.normal(size=12_000), rng.normal(size=12_000)])
+    whole, fitted = explicitness(z, v), []
+    monkeypatch.setattr(module, "ROWS", 2_000)
+    monkeypatch.setattr(module, "logistic", lambda x, y: fitted.append(x.shape) or logistic(x, y))
+    assert explicitness(z, v) == pytest.approx(whole, abs=0.01)
+    assert fitted == [(2_000, 2)]
+
+
+@pytest.mark.filterwarnings("ignore:lbfgs failed to converge", "ignore:divide by zero")
+def test_codes_that_depend_on_each_other_are_fitted_better_than_by_scikit_learn_in_as_many_steps():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(12, size=2_000)
+    x = np.column_stack([y / 3, rng.normal(size=(2_000, 5))]) @ rng.normal(size=(6, 40))
+    x += 0.5 * rng.normal(size=x.shape)
+    x = ((x - x.mean(0)) / x.std(0)).astype(np.float32)
+    near, far = LogisticRegression(max_iter=60).fit(x, y), LogisticRegression(tol=1e-8, max_iter=5_000).fit(x, y)
+    found = logistic(x, y, steps=60)
+
+    def loss(log_p: np.ndarray, w: np.ndarray) -> float:
+        return float(np.square(w).sum() / 2 - log_p[np.arange(len(y)), y].sum()) / len(y)
+
+    usual, best = (loss(model.predict_log_proba(x), model.coef_) for model in (near, far))
+    mine = loss(found.log_p(x), found.w)
+    assert best - 1e-6 <= mine
+    assert mine - best < 0.5 * (usual - best)
 
 
 # --- anchors and invariances ------------------------------------------------------------------------------------------

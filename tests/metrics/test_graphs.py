@@ -28,7 +28,8 @@ from whence.metrics import (
     sid,
     skeleton_shd,
 )
-from whence.metrics.graphs import closure, false_effects, matched
+from whence.metrics.graphs import closure, matched
+from whence.metrics.sid import false_effects
 from whence.scm.graph import random_graph, transitive_closure
 from whence.worlds import Unmixed
 
@@ -391,8 +392,8 @@ def test_a_report_takes_the_suited_metrics_as_the_usual_ones():
 
 def test_told_targets_need_no_matching():
     """Two latents that are nearly equal: correlation confuses them, and the graph is right as it stands."""
+    from whence.metrics import SHD
     from whence.metrics.arrays import Codes
-    from whence.metrics.graphs import SHD
     from whence.metrics.probe import Probe
 
     rng = np.random.default_rng(0)

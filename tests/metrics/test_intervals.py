@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from tests.metrics.test_metrics import Itself, Plain
-from whence import values
-from whence.metrics import JEMMIG, MIG, GaussianTotalCorrelation, Probe, ScaleMixing
+from whence import fit, values
+from whence.methods import PCA
+from whence.metrics import JEMMIG, MIG, SSIM, GaussianTotalCorrelation, Probe, Reconstruction, ScaleMixing
 from whence.metrics.arrays import Codes
+from whence.worlds import Sprites
 
 ROWS, TRIALS = 500, 40
 
@@ -32,3 +34,16 @@ def test_intervals_hold_the_mean_over_samples_about_as_often_as_they_say(metric)
     low, high = np.array([result.interval for result in found]).T
     assert ((low <= expected) & (expected <= high)).sum() >= 32
     assert np.mean(high - low) < 3 * 2 * np.std([result.value for result in found])
+
+
+@pytest.mark.parametrize("kind", [Reconstruction, SSIM])
+def test_a_metric_with_observations_of_its_own_draws_them_again(kind):
+    """The interval holds what many observations give, and narrows with their number."""
+    model = fit(PCA(latents=4, examples=256), Sprites(), seed=0).representation
+
+    def result(n: int):
+        return kind(observations=n)(Probe(model, Sprites(), samples=50), chance=False, bootstrap=20)[0]
+
+    few, many = result(16), result(256)
+    assert few.interval[0] < many.value < few.interval[1]
+    assert np.diff(many.interval) < 0.6 * np.diff(few.interval)

@@ -119,6 +119,34 @@ def inputs(of: str, representation: str) -> Inputs:
     return Inputs(z[:train], v[:train], z[train:], v[train:])
 
 
+FRESH = {
+    "plain": lambda z: z,
+    "constant": lambda z: np.column_stack([z, np.full(len(z), 2.5)]),
+    "duplicated": lambda z: np.column_stack([z, z[:, :2]]),
+    "integer": lambda z: np.floor(3 * z).astype(np.int64),
+    "float32": lambda z: z.astype(np.float32),
+    "few_valued": lambda z: np.sign(z) * (np.abs(z) > 0.5),
+    "heavy_tailed": lambda z: z**5,
+    "tiny_units": lambda z: 1e-4 * z + 7,
+}
+
+
+def fresh(seed: int) -> tuple[str, Array, Array, Array]:
+    """A case of its own for every seed: which of `FRESH`, codes (N, D), factors (N, K), a matrix (D, K) of importances.
+
+    Numbers, sizes, rows, mixing and noise are all drawn.
+    """
+    rng = np.random.default_rng([6, seed])
+    kind = list(FRESH)[seed % len(FRESH)]
+    n, d, k = rng.integers(200, 2_000), rng.integers(2, 9), rng.integers(2, 6)
+    sizes = rng.integers(2, 16, size=k)
+    v = rng.integers(sizes, size=(n, k))
+    s = (v - (sizes - 1) / 2) / np.sqrt((sizes**2 - 1) / 12)
+    mixing = rng.standard_normal((k, d)) * (rng.random((k, d)) < 0.5)
+    z = FRESH[kind](rotate(s, mixing) + rng.uniform(0.05, 1) * rng.standard_normal((n, d)))
+    return kind, z, v, rng.random((z.shape[1], k)) ** 4
+
+
 class Groups(NamedTuple):
     factor: Array  #: (M,) the factor each group shares
     rows: Array  #: (M, size) rows of the pool, equal in that factor

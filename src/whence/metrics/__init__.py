@@ -29,22 +29,11 @@ from whence.metrics.dci_es import (
     loss_capacity,
 )
 from whence.metrics.dcimig import DCIMIG, dcimig
+from whence.metrics.edges import AveragePrecision, EdgeRecovery, average_precision, edge_recovery, orientation_accuracy
+from whence.metrics.energy import Distance, energy_distance
 from whence.metrics.evaluate import evaluate, rank, read_results
 from whence.metrics.explicitness import Explicitness, auroc, explicitness, explicitness_each
 from whence.metrics.factor_vae import FactorVAEMetric, Vote, factor_vae_metric, majority_vote
-from whence.metrics.graphs import (
-    SHD,
-    SID,
-    AveragePrecision,
-    EdgeRecovery,
-    average_precision,
-    closure_shd,
-    edge_recovery,
-    orientation_accuracy,
-    shd,
-    sid,
-    skeleton_shd,
-)
 from whence.metrics.infomec import InfoMEC, info_mec, linear_information, neighbour_information
 from whence.metrics.information import Information, mutual_information
 from whence.metrics.irs import IRS, irs, robustness
@@ -67,6 +56,7 @@ from whence.metrics.mixing import (
     with_parents,
     with_surrounding,
 )
+from whence.metrics.mmd import median_distance, mmd
 from whence.metrics.model_centrality import ModelCentrality, cross_evaluation, model_centrality
 from whence.metrics.modularity import Modularity, modularity, modularity_from
 from whence.metrics.noise import evident, informative
@@ -75,26 +65,21 @@ from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2, r2, r2_each
 from whence.metrics.ranking import Ranking
 from whence.metrics.reconstruction import (
-    SSIM,
     BernoulliCrossEntropy,
     Reconstruction,
     bernoulli_cross_entropy,
     reconstruction_error,
-    ssim,
 )
 from whence.metrics.samples import (
-    RBF,
-    Distance,
-    InverseMultiquadratic,
     PriorDiscrepancy,
     SampleDiscrepancy,
-    energy_distance,
     frechet_distance,
-    median_distance,
-    mmd,
 )
 from whence.metrics.sap import SAP, sap, sap_scores
 from whence.metrics.sharing import Sharing
+from whence.metrics.shd import SHD, closure_shd, shd, skeleton_shd
+from whence.metrics.sid import SID, sid
+from whence.metrics.ssim import SSIM, ssim
 from whence.metrics.udr import UDR, Agreement, lasso_similarity, spearman_similarity, udr
 from whence.metrics.unsupervised import (
     CodeInformation,
@@ -104,4 +89,4 @@ from whence.metrics.unsupervised import (
     gaussian_total_correlation,
     gaussian_wasserstein_correlation,
 )
-from whence.terms.mmd import Polynomial
+from whence.terms.mmd import RBF, InverseMultiquadratic, Polynomial

@@ -16,7 +16,7 @@ from whence.evidence import Evidence, Reference
 from whence.metrics.arrays import Unmeasurable
 from whence.metrics.metric import Metric, Part, Result
 from whence.metrics.probe import Probe
-from whence.metrics.reconstruction import ssim
+from whence.metrics.ssim import ssim
 from whence.nets import MLP, Conv64
 from whence.representation import Decodes, Intervenes
 from whence.scm import descendants

@@ -73,7 +73,8 @@ def from_pool(z: Array, factors: Array, rng: np.random.Generator, bins: int = 20
 
 
 def pooled(probe: Probe) -> tuple[Array, Units]:
-    """A probe's codes in units of their deviations, and these, once for all metrics."""
+    """A probe's codes in units of their deviations, and these, once for all metrics: one copy in single precision, half
+    of what double-precision codes take."""
 
     def make() -> tuple[Array, Units]:
         units = Units.of(probe.pool.z)

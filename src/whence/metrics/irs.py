@@ -67,19 +67,19 @@ class Within(NamedTuple):
 
     label: Array  #: (N,): numbered from 0, in the narrowest type: NumPy sorts 16 bits by counting, in linear time
     first: Array  #: of each class, when rows lie by class
-    count: Array
+    size: Array  #: of each class
 
     @classmethod
     def of(cls, label: Array) -> Within:
-        _, label, count = np.unique(label, return_inverse=True, return_counts=True)
-        return cls(label.astype(np.min_scalar_type(len(count))), np.cumsum(count) - count, count)
+        _, label, size = np.unique(label, return_inverse=True, return_counts=True)
+        return cls(label.astype(np.min_scalar_type(len(size))), np.cumsum(size) - size, size)
 
     def quantiles(self, column: Array, order: Array, *at: float) -> Array:
         """(quantiles, classes): linear between two rows; `order` sorts the column."""
         rows = order[np.argsort(self.label[order], kind="stable")]  # by class, and by value within
-        place = np.outer(at, self.count - 1)
+        place = np.outer(at, self.size - 1)
         low = place.astype(np.intp)
-        a, b = (column[rows[self.first + np.minimum(low + i, self.count - 1)]] for i in (0, 1))
+        a, b = (column[rows[self.first + np.minimum(low + i, self.size - 1)]] for i in (0, 1))
         return a + (place - low) * (b - a)
 
 
@@ -88,7 +88,7 @@ def spans(column: Array, order: Array, within: Within, quantile: float, study: b
     if not study:
         low, high = within.quantiles(column, order, (1 - quantile) / 2, (1 + quantile) / 2)
         return high - low
-    mean = np.bincount(within.label, weights=column) / within.count
+    mean = np.bincount(within.label, weights=column) / within.size
     off = np.abs(column - mean[within.label])
     return within.quantiles(off, np.argsort(off), quantile)[0]
 

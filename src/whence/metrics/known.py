@@ -5,9 +5,9 @@ from whence.metrics.counterfactuals import Counterfactuals
 from whence.metrics.dci import DCI
 from whence.metrics.dci_es import CodeSize, EaseOfUse
 from whence.metrics.dcimig import DCIMIG
+from whence.metrics.edges import AveragePrecision, EdgeRecovery
 from whence.metrics.explicitness import Explicitness
 from whence.metrics.factor_vae import FactorVAEMetric
-from whence.metrics.graphs import SHD, SID, AveragePrecision, EdgeRecovery
 from whence.metrics.infomec import InfoMEC
 from whence.metrics.irs import IRS
 from whence.metrics.jemmig import JEMMIG
@@ -22,9 +22,12 @@ from whence.metrics.modularity import Modularity
 from whence.metrics.quality import InterventionalDiscrepancy, ReaderFrechet
 from whence.metrics.r2 import R2
 from whence.metrics.ranking import Ranking
-from whence.metrics.reconstruction import SSIM, BernoulliCrossEntropy, Reconstruction
+from whence.metrics.reconstruction import BernoulliCrossEntropy, Reconstruction
 from whence.metrics.samples import PriorDiscrepancy, SampleDiscrepancy
 from whence.metrics.sap import SAP
+from whence.metrics.shd import SHD
+from whence.metrics.sid import SID
+from whence.metrics.ssim import SSIM
 from whence.metrics.udr import UDR
 from whence.metrics.unsupervised import CodeInformation, GaussianTotalCorrelation, GaussianWassersteinCorrelation
 from whence.worlds import World

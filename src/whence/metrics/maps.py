@@ -64,5 +64,6 @@ class Network:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the epochs are a budget
             wanted = targets(y)
             model.fit(units(z), wanted[:, 0] if y.shape[1] == 1 else wanted)
-        told = model.predict(units(z_test)).reshape(len(z_test), -1)
+        parts = [model.predict(units(z_test[i : i + ROWS])) for i in range(0, len(z_test), ROWS)]
+        told = np.concatenate(parts).reshape(len(z_test), -1)
         return np.clip(told * targets.spread + targets.mean, y.min(0), y.max(0))  # it does not extrapolate

@@ -40,6 +40,7 @@ class Metric(ABC):
         False  #: on a sample even the factors themselves may miss the best: show what they reach
     )
     resamples: bool = True  #: measured on the pool alone, so that its rows can be drawn again
+    redraws: ClassVar[bool] = False  #: if not: whether it is quick enough to be measured again on new observations
     reference: ClassVar[Reference]
     evidence: ClassVar[tuple[Evidence, ...]]
 
@@ -64,7 +65,8 @@ class Metric(ABC):
 
     def __call__(self, probe: Probe, *, chance: bool = True, bootstrap: int = 0) -> tuple[Result, ...]:
         """A result for each part: the value; what the same codes give when dealt to other observations; what the
-        factors themselves give, for a metric that saturates; and a 95 % interval from `bootstrap` draws of the rows."""
+        factors themselves give, for a metric that saturates; and a 95 % interval from `bootstrap` draws of the rows, or
+        of new observations where rows do not decide."""
         note = self.lacks(probe)
         measured: list[float | None] = [None] * len(self.parts)
         if not note:
@@ -75,7 +77,7 @@ class Metric(ABC):
         there = not note
         by_chance = self.tried(probe.chance) if there and chance and self.compares else None
         ceiling = self.tried(probe.truth) if there and self.compares and self.saturates else None
-        spread = self.intervals(probe, bootstrap) if there and bootstrap and self.resamples else None
+        spread = self.intervals(probe, bootstrap) if there and bootstrap else None
         settings = values.describe(self)
         return tuple(
             Result(
@@ -111,8 +113,11 @@ class Metric(ABC):
             return None
 
     def intervals(self, probe: Probe, draws: int) -> np.ndarray | None:
-        """(draws, parts): the numbers on redrawn rows; None if most draws could not be measured."""
-        found = [n for b in range(draws) if (n := self.tried(probe.redrawn(b))) is not None]
+        """(draws, parts): the numbers on redrawn rows, or observations; None if most draws could not be measured."""
+        if not self.resamples and (not self.redraws or probe.origin is not None):
+            return None
+        again = probe.redrawn if self.resamples else probe.renewed
+        found = [n for b in range(draws) if (n := self.tried(again(b))) is not None]
         return np.array(found) if len(found) > draws / 2 else None
 
 

@@ -81,6 +81,10 @@ class Probe:
         rows = np.concatenate([rng.integers(0, n, n), rng.integers(n, len(z), len(z) - n)])
         return self.like(Codes(z[rows], v[rows]), self.shuffled, rows)
 
+    def renewed(self, b: int) -> Probe:
+        """The same representation on new observations."""
+        return Probe(self.representation, self.world, seed=mix(self.seed, "renewed", str(b)), samples=self.samples)
+
     @property
     def repeats(self) -> float:
         """How often a row was drawn, on average over rows: 1, or about 2 if rows were drawn again."""

@@ -24,7 +24,7 @@ class Ranking(ABC):
 
     parts: ClassVar[tuple[Part, ...]] = (Part(""),)
     asks: ClassVar[tuple[type, ...]] = ()  #: capabilities every representation must have
-    resamples: ClassVar[bool] = True  #: measured on pools alone, so that their rows can be drawn again
+    resamples: ClassVar[bool] = True  #: measured on pools alone, so that their rows can be drawn again; if not, anew
     reference: ClassVar[Reference]
     evidence: ClassVar[tuple[Evidence, ...]]
 
@@ -48,12 +48,15 @@ class Ranking(ABC):
             ),
             "",
         )
-        value, by_chance, spread = None, None, None
+        value: Sequence[float] | None = None
+        by_chance: Sequence[float] | None = None
+        spread: np.ndarray | None = None
         if not lacking:
             value = self.measure(probes)
             by_chance = self.measure(dealt(probes)) if chance else None
-            if bootstrap and self.resamples:
-                spread = np.array([self.measure([probe.redrawn(b) for probe in probes]) for b in range(bootstrap)])
+            again = [probe.redrawn if self.resamples else probe.renewed for probe in probes]
+            if bootstrap:
+                spread = np.array([self.measure([draw(b) for draw in again]) for b in range(bootstrap)])
         return tuple(
             Result(
                 metric=values.name_of(type(self)),

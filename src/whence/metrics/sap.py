@@ -11,6 +11,7 @@ from whence.evidence import Evidence, Reference
 from whence.metrics.arrays import Array, Codes, codes_and_factors
 from whence.metrics.boosting import cells
 from whence.metrics.graphs import correlations
+from whence.metrics.groups import Units
 from whence.metrics.metric import Metric
 from whence.metrics.probe import Probe
 from whence.metrics.targets import both_vary, labels
@@ -51,18 +52,17 @@ def sap_scores(
     """
     pool = codes_and_factors(codes, factors)
     z, v = pool
+    spread = Units.of(z).spread
     if continuous:
         for k, column in enumerate(v.T):
             both_vary(column, column, k)
-        r, spread, _ = correlations(z, v)
-        scores = np.square(r)
+        scores = np.square(correlations(z, v).r)
     else:
-        spread = z.std(0, dtype=np.float64)
         scores = by_machine(pool, bins) if study else by_thresholds(pool, bins)
     if study:  # disentanglement_lib@86a644d (sap_score.py): absolute, and in the continuous score alone
         dead = continuous * (spread**2 * len(z) / max(len(z) - 1, 1) <= 1e-12)
     else:
-        dead = (spread <= inactive * spread.max()) | (z == z[:1]).all(0)
+        dead = spread <= inactive * spread.max()
     return scores * ~dead[:, None]
 
 
@@ -76,7 +76,7 @@ def by_thresholds(pool: Codes, bins: int) -> Array:
         y, y_test = label[:n], label[n:]
         both_vary(y, y_test, k)
         c, count = label.max() + 1, np.bincount(y_test)
-        each = np.stack([np.bincount(y * b + row, minlength=c * b).reshape(c, b) for row in cut[:, :n].astype(np.intp)])
+        each = np.stack([np.bincount(y * b + row, minlength=c * b).reshape(c, b) for row in cut[:, :n]])
         says = intervals(each / np.maximum(each.sum(2, keepdims=True), 1))
         seen = count > 0
         for j, row in enumerate(cut[:, n:]):

@@ -119,7 +119,7 @@ def heat_map(names: Sequence[str], r: np.ndarray) -> bytes:
         for j, x in enumerate(row):
             if np.isfinite(x):
                 axes.text(
-                    j, i, f"{100 * x:.0f}", ha="center", va="center", fontsize=6, color="w" if abs(x) > 0.6 else "k"
+                    j, i, f"{100 * x:.0f}", ha="center", va="center", fontsize=6, color="w" if abs(x) > 0.5 else "k"
                 )
     axes.set_title("Rank correlation of metrics, times 100", fontsize=10)
     for spine in axes.spines.values():

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from whence import runs, storage
 from whence.descend import Adam, Recipe
 from whence.methods import DIPVAE, AnnealedVAE, BetaTCVAE, BetaVAE, FactorVAE, Method
-from whence.metrics import cross_evaluation, model_centrality, spearman_similarity, udr
+from whence.metrics import UDR, ModelCentrality, rank
 from whence.nets import MLP
 from whence.studies import metric_agreement
 from whence.studies.study import Outcome, Row, Scale, Study
@@ -34,6 +33,8 @@ GRIDS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
 }
 HEADLINES = ("beta_vae_metric", "factor_vae_metric", "mig", "dci.disentanglement", "modularity", "sap")
 SHRINK = 4
+#: By which a run is chosen among the seeds of its setting, without the truth.
+RULES = UDR(spearman=True), ModelCentrality(samples=1_000, train=500, test=500)
 
 
 def made(name: str, value: float, scale: Scale) -> Method:
@@ -107,15 +108,11 @@ def selection(outcomes: Sequence[Outcome], folder: Path, seed: int = 0) -> list[
         fitted = [runs.load(folder / o.key) for o in mine]
         if len(fitted) < 2:
             continue
-        world = runs.world_of(fitted[0].data)
-        rng = torch.Generator().manual_seed(seed)
-        x = world.observe(world.draw(1_000, rng=rng), rng)
-        models: list[Any] = [f.representation for f in fitted]
-        q = [model.posterior(x) for model in models]
-        kl = [(0.5 * (p.loc**2 + p.variance - p.variance.log() - 1)).mean(0).tolist() for p in q]
-        ranks = udr([p.loc.numpy() for p in q], kl=kl, similarity=spearman_similarity).models
-        central = model_centrality(cross_evaluation(models, samples=1_000, train=500, test=500, seed=seed))
-        found += [{"outcome": o, "udr": a, "centrality": b} for o, a, b in zip(mine, ranks, central, strict=True)]
+        ranked = rank(fitted, rankings=RULES, samples=1_000, seed=seed, chance=False)
+        found += [
+            {"outcome": o, "udr": r["udr"].value, "centrality": r["model_centrality"].value}
+            for o, r in zip(mine, ranked, strict=True)
+        ]
     return found
 
 
