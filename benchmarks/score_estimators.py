@@ -97,7 +97,9 @@ def measure(name: str, models: int) -> list[dict[str, float | str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=4, help="for each factor of the variance")
-    parser.add_argument("--into", type=Path, help="folder for score_estimators.md and .csv; none: printed only")
+    parser.add_argument(
+        "--into", type=Path, help="folder of score_estimators.csv, continued, and .md; none: printed only"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
@@ -106,30 +108,36 @@ def main() -> None:
     from whence import runs
     from whence.studies.engine import machine
 
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(["estimator", "factor", "seed", *NUMBERS])
+    path = asked.into / "score_estimators.csv" if asked.into else None
+    kept = list(csv.DictReader(io.StringIO(path.read_text()))) if path and path.exists() else []
+    every: list[dict[str, Any]] = []
     about = (__doc__ or "").split("\n\n", 2)[2].strip()
     lines = ["# Estimators of score differences", "", about, ""]
     head = [f"{what}, × {factor:g}" for factor in FACTORS for what in NUMBERS[:3]]
     lines += ["| | " + " | ".join([*head, "CPU seconds", "MB"]) + " |", "|---" * (len(head) + 3) + "|"]
     for name in estimators():
-        command = [sys.executable, __file__, "--one", name, "--models", str(asked.models)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines.append(f"| {name} | failed: {done.stderr.strip().splitlines()[-1][:80]} |" + " |" * (len(head) + 1))
-            print(lines[-1], flush=True)
-            continue
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-        for one in found:
-            table.writerow(
-                [name, one["factor"], one["seed"], *(f"{one[key]:.4f}" if key in one else "" for key in NUMBERS)]
-            )
+        known = [one for one in kept if one["estimator"] == name]
+        found = [
+            {key: float(one[key]) for key in ("factor", *NUMBERS) if one[key]} | {"seed": one["seed"]} for one in known
+        ]
+        if len(found) != asked.models * len(FACTORS):
+            command = [sys.executable, __file__, "--one", name, "--models", str(asked.models)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                lines.append(
+                    f"| {name} | failed: {done.stderr.strip().splitlines()[-1][:80]} |" + " |" * (len(head) + 1)
+                )
+                print(lines[-1], flush=True)
+                continue
+            found = json.loads(done.stdout.strip().splitlines()[-1])
+        every += [{"estimator": name, **one} for one in found]
         cells = [mean([one for one in found if one["factor"] == f], what) for f in FACTORS for what in NUMBERS[:3]]
         most = max((one["memory"] for one in found if "memory" in one), default=None)
         cells += [mean(found, "seconds"), "–" if most is None else f"{most:.0f}"]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
+        if path:
+            path.write_text(as_csv(every))
     lines += [
         "",
         f"Means over {asked.models} models for each factor; none is left out.",
@@ -142,7 +150,16 @@ def main() -> None:
     ]
     if asked.into:
         (asked.into / "score_estimators.md").write_text("\n".join(lines) + "\n")
-        (asked.into / "score_estimators.csv").write_text(out.getvalue())
+
+
+def as_csv(every: list[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["estimator", "factor", "seed", *NUMBERS])
+    for one in every:
+        cells = [f"{one[key]:.4f}" if key in one else "" for key in NUMBERS]
+        table.writerow([one["estimator"], one["factor"], one["seed"], *cells])
+    return out.getvalue()
 
 
 def mean(found: list[dict[str, Any]], what: str) -> str:

@@ -114,7 +114,7 @@ def test_polynomial_mechanisms_give_order_and_encoder_from_any_order():
     z, basis = cubic(), Monomials(3, 2)
     turn = torch.linalg.qr(torch.randn(3, 3, generator=seeded(1), dtype=torch.float64)).Q
     M, count = Blocks.of([x @ turn.T for x in z], 8, basis.of).totals
-    found = additive.likeliest(basis, M, count, torch.eye(3, dtype=torch.float64)[[2, 1, 0]] @ turn.T, (3, 2, 1))
+    found = additive.likeliest(basis, M, count, torch.eye(3, dtype=torch.float64)[[2, 1, 0]] @ turn.T, (3, 2, 1)).fit
     assert found.hits == (1, 2, 3)
     effect = found.H @ turn
     assert torch.allclose((effect / effect.diagonal()[:, None]), torch.eye(3).double(), atol=0.05)
@@ -151,8 +151,56 @@ def test_false_edges_of_polynomial_mechanisms_come_at_the_stated_rate():
         blocks = Blocks.of(list(z), 32, basis.of)
         M, count = blocks.totals
         fit = additive.maximise(basis, M, count, torch.eye(2, dtype=torch.float64), (1, 2), 50)
-        false += bool(additive.edges(basis, additive.spread(basis, blocks, fit))[1, 0] < 0.2)
+        doubt, sure = additive.doubt(basis, M, count, fit), torch.full((2, 2), torch.inf)
+        false += bool(additive.edges(basis, additive.spread(basis, blocks, fit), doubt, sure)[1, 0] < 0.2)
     assert 1 <= false <= 18
+
+
+def test_doubt_is_one_where_the_model_is_true_and_more_where_it_is_not():
+    """z1 of z0 and z2 of z1 only, by a kink that no cubic follows; environments widen a latent five times."""
+    basis = Monomials(3, 3)
+    for kink, doubted in ((False, False), (True, True)):
+        z = torch.randn(4, 20_000, 3, generator=seeded(1), dtype=torch.float64)
+        for e in range(4):
+            z[e, :, 0] *= 5**0.5 if e == 1 else 1
+            z[e, :, 1] = z[e, :, 1] * 5**0.5 if e == 2 else z[e, :, 1] + z[e, :, 0]
+            causes = 2 * (z[e, :, 1] - 0.5).relu() if kink else 0.2 * z[e, :, 1] ** 3 - z[e, :, 1]
+            z[e, :, 2] = z[e, :, 2] * 5**0.5 if e == 3 else z[e, :, 2] + causes
+        blocks = Blocks.of(list(z), 32, basis.of)
+        M, count = blocks.totals
+        fit = Fit(0.0, torch.eye(3, dtype=torch.float64), (1, 2, 3))
+        doubt, spread = additive.doubt(basis, M, count, fit), additive.spread(basis, blocks, fit)
+        assert doubt.freedom[0] == 0
+        assert doubt.freedom[2] == 20
+        assert (doubt.factor[2] > 5) == doubted
+        assert doubt.factor[1] < 2
+        sure = torch.full((3, 3), torch.inf)  # of the order
+        p = additive.edges(basis, spread, doubt, sure)
+        assert float(p[2, 0]) > 0.02
+        assert float(p[1, 0]) < 1e-4
+        assert float(p[2, 1]) < 1e-4
+        trusting = additive.edges(basis, spread, doubt._replace(freedom=[0, 0, 0]), sure)
+        assert (float(trusting[2, 0]) < 5e-3) == doubted  # the false edge that it takes away
+
+
+def test_an_edge_is_no_surer_than_the_order_of_its_ends():
+    z, basis = cubic(), Monomials(3, 2)
+    blocks = Blocks.of(z, 16, basis.of)
+    M, count = blocks.totals
+    fit, later = additive.likeliest(basis, M, count, torch.eye(3, dtype=torch.float64), (1, 2, 3))
+    assert fit.hits == (1, 2, 3)
+    assert float(later[1, 0]) > 100
+    doubt, spread = additive.doubt(basis, M, count, fit), additive.spread(basis, blocks, fit)
+    assert float(additive.edges(basis, spread, doubt, later)[1, 0]) < 1e-6
+    later[1, 0] = 3.84 * doubt.factor[1]
+    assert float(additive.edges(basis, spread, doubt, later)[1, 0]) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_with_few_rows_there_is_no_doubt():
+    basis = Monomials(2, 3)
+    z = torch.randn(3, 6, 2, generator=seeded(), dtype=torch.float64)
+    M, count = Blocks.of(list(z), 2, basis.of).totals
+    assert additive.doubt(basis, M, count, Fit(0.0, torch.eye(2).double(), (1, 2))).freedom == [0, 0]
 
 
 # --- in closed form --------------------------------------------------------------------------------------------------

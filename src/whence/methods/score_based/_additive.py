@@ -23,6 +23,7 @@ from whence.methods.score_based._multinode import Blocks, deviation
 
 FIRST, GLANCE, LAST = 20, 8, 60  #: steps of the likelihood: at the first order, at one more order, at the last
 FAR = 6  #: latents; with more, only neighbours change places
+ENOUGH = 4  #: rows for each coefficient, at least, where mechanisms of environments are compared
 
 
 class Monomials:
@@ -187,9 +188,12 @@ def spread(basis: Monomials, blocks: Blocks, fit: Fit) -> Spread:
     return Spread(b, at, root.T @ root, moved.shape[0] - len(M))
 
 
-def edges(basis: Monomials, found: Spread) -> Tensor:
+def edges(basis: Monomials, found: Spread, doubt: Doubt, later: Tensor) -> Tensor:
     """(n, n): [i, j] is the probability that all coefficients of latent i on monomials with latent j are as far from
-    zero as they are, were there no edge from j to i (Hotelling)."""
+    zero as they are, were there no edge from j to i: by what chance does to them (Hotelling), by what the model leaves
+    unsaid (quasi-likelihood; Wedderburn 1974), and by chance in the order of the two (a likelihood ratio), the
+    largest."""
+    from scipy.stats import chi2
     from scipy.stats import f as fisher
 
     n, p = len(found.b), torch.ones(len(found.b), len(found.b), dtype=torch.float64)
@@ -200,19 +204,63 @@ def edges(basis: Monomials, found: Spread) -> Tensor:
             q = len(group)
             T = float(b @ torch.linalg.solve(found.covariance[at][:, at], b))
             left = found.freedom - q + 1
-            p[i, j] = float(fisher.sf(T * left / (found.freedom * q), q, left))
+            chance = float(fisher.sf(T * left / (found.freedom * q), q, left))
+            unsaid = float(fisher.sf(T / (q * doubt.factor[i]), q, doubt.freedom[i])) if doubt.freedom[i] else 0.0
+            p[i, j] = max(chance, unsaid, float(chi2.sf(float(later[i, j]) / doubt.factor[i], 1)))
     return p
+
+
+class Doubt(NamedTuple):
+    """How wrong the model of each latent's mechanism is, by the one thing that theory says of any: it is the same in
+    all environments that do not intervene on the latent."""
+
+    factor: list[float]  #: how many times chance its coefficients differ between those environments, at least one
+    freedom: list[int]  #: of that; 0: too few rows to see it
+
+
+def doubt(basis: Monomials, M: Tensor, count: Tensor, fit: Fit) -> Doubt:
+    """Of regressions in each environment alone to one for all (an F statistic). Mechanisms that are no polynomials,
+    and an encoder that these have misled, make coefficients that follow the distribution of the causes, and so differ
+    where that does."""
+    change = basis.change(fit.H)
+    C = count[:, None, None] * (change @ M @ change.T)
+    factors, freedoms = [], []
+    for i, e in enumerate(fit.hits):
+        free = [g for g in range(len(M)) if g != e]
+        causes = (basis.within < i).nonzero()[:, 0]
+        q = len(causes)
+        left = float(count[free].sum()) - q * len(free)
+        if i == 0 or len(free) < 2 or left < ENOUGH * q:
+            factors.append(1.0)
+            freedoms.append(0)
+            continue
+        alone = sum(rest(C[g], causes, 1 + i) for g in free)
+        more = (rest(C[free].sum(0), causes, 1 + i) - alone) / (q * (len(free) - 1))
+        factors.append(max(more / (alone / left), 1.0))
+        freedoms.append(q * (len(free) - 1))
+    return Doubt(factors, freedoms)
+
+
+def rest(C: Tensor, causes: Tensor, at: int) -> float:
+    """The sum of squares that a regression leaves."""
+    cross = C[causes, at]
+    return float(C[at, at] - cross @ torch.linalg.lstsq(C[causes][:, causes], cross).solution)
 
 
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-def likeliest(basis: Monomials, M: Tensor, count: Tensor, start: Tensor, hits: Sequence[int]) -> Fit:
+class Search(NamedTuple):
+    fit: Fit
+    later: Tensor  #: (n, n): [i, j] is what it costs, at least, to have latent j after latent i, of those before it
+
+
+def likeliest(basis: Monomials, M: Tensor, count: Tensor, start: Tensor, hits: Sequence[int]) -> Search:
     """The order and encoder of largest likelihood, from a first guess of both: latents are moved to other places, to
     neighbouring ones first, until no move is an improvement."""
     n = len(start)
     best = maximise(basis, M, count, start, hits, FIRST)
-    tried = {best.hits}
+    tried = {best.hits: best.cost}
     reach = 1
     while reach <= (n - 1 if n <= FAR else 1):
         before = best.cost
@@ -223,11 +271,18 @@ def likeliest(basis: Monomials, M: Tensor, count: Tensor, start: Tensor, hits: S
             place.insert(b, place.pop(a))
             moved = tuple(best.hits[p] for p in place)
             if moved not in tried:
-                tried.add(moved)
                 new = maximise(basis, M, count, best.H[place], moved, GLANCE)
+                tried[moved] = new.cost
                 best = new if new.cost < best.cost - 1.0 else best  # of a likelihood ratio, whose unit is one
         reach = 1 if best.cost < before else reach + 1
-    return maximise(basis, M, count, best.H, best.hits, LAST)
+    later = torch.full((n, n), math.inf, dtype=torch.float64)
+    for other, cost in tried.items():
+        at = [other.index(e) for e in best.hits]
+        for i in range(n):
+            for j in range(i):
+                if at[j] > at[i]:
+                    later[i, j] = min(float(later[i, j]), max(cost - best.cost, 0.0))
+    return Search(maximise(basis, M, count, best.H, best.hits, LAST), later)
 
 
 def dependence(basis: Monomials, M: Tensor, count: Tensor, fit: Fit) -> Tensor:

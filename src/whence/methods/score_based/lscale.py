@@ -80,11 +80,13 @@ class LSCALE(Method):
     everything is maximum likelihood, in which environments share all mechanisms but one: of linear mechanisms and,
     where interventions are hard and a test says that linear ones do not fit, of polynomials with additive noise. An
     edge is a test of all coefficients that a cause has, whose variance comes from blocks of rows and carries the
-    uncertainty of the encoder. (2) With `scores`, latents come from their moments as in the paper, in an order that
-    is found from the last latent to the first, without trying all; an edge must exceed what the errors of the encoder
-    and of the scores put there. (3) One probability of any false edge is the only threshold, whatever the setting. It
-    is kept as far as the mechanisms are polynomials: of small networks of ReLUs, at 300,000 rows in all, some false
-    edges more are seen where interventions widen a latent (the study `lscale_table6` counts them).
+    uncertainty of the encoder. What polynomials leave unsaid widens it: a mechanism is the same in all environments
+    that do not intervene on its latent, so what its coefficients differ there more than chance measures how wrong the
+    model is, without the truth. And an edge is no surer than the order of its ends (a likelihood ratio). (2) With
+    `scores`, latents come from their moments as in the paper, in an order that is found from the last latent to the
+    first, without trying all; an edge must exceed what the errors of the encoder and of the scores put there. (3) One
+    probability of any false edge is the only threshold, whatever the setting. Where mechanisms are not polynomials it
+    is kept as far as what they leave unsaid shows between environments: `benchmarks/edge_calibration.md` counts.
 
     Targets may be told, or only coupled (`Environments` without targets): then the order of the environments is that
     of the latents. One environment of each latent is used; of others on the same latent a warning says that they are
@@ -238,7 +240,7 @@ class LSCALE(Method):
         M, count = blocks.totals
         n = len(linear.H)
         start = linear.H / linear.H.norm(dim=1, keepdim=True)
-        fit = additive.likeliest(basis, M, count, start, (1 + linear.hits.argmax(1)).tolist())
+        fit, later = additive.likeliest(basis, M, count, start, (1 + linear.hits.argmax(1)).tolist())
         fit = fit._replace(H=fit.H / fit.H.norm(dim=1, keepdim=True))
         soft = additive.dependence(basis, M, count, fit)
         if (least := float(soft.min()) * n) < RARE:
@@ -248,7 +250,8 @@ class LSCALE(Method):
                 "scores that are not Gaussian.",
                 stacklevel=4,
             )
-        p = additive.edges(basis, additive.spread(basis, blocks, fit))
+        doubt = additive.doubt(basis, M, count, fit)
+        p = additive.edges(basis, additive.spread(basis, blocks, fit), doubt, later)
         pairs = max(n * (n - 1), 1)
         below = torch.ones(n, n).tril(-1).bool()
         statistic = torch.zeros(n, n).to(M)
