@@ -44,8 +44,8 @@ def rows(scale: Scale, seed: int) -> Iterator[Row]:
         contrast = replace(
             ContrastiveCRL.recipe,
             steps=CONTRAST[scale],
-            batch=8 if scale == "smoke" else 128,
-            optimiser=Adam(lr=2e-3),
+            batch=8 if scale == "smoke" else 64,
+            optimiser=Adam(lr=3e-3),
         )
         label = f"Buchholz et al., linear, {balls} balls, 1 hard a latent"
         yield Row(label, ContrastiveCRL(net=Coarse()), many, contrast, seen(SHIFTED))

@@ -18,7 +18,7 @@ from whence.worlds.mixing import MLPMixing
 DESIGN: dict[str, Any] = {"kind": "hard", "per_node": 2, "scale": (0.25, 4.0)}
 NODES, DIMS = 5, 10
 EXAMPLES = {"smoke": 500, "cpu": 10_000, "paper": 10_000}
-SHARE = {"smoke": 0.02, "cpu": 1.0, "paper": 4.0}  #: of the steps of each recipe
+SHARE = {"smoke": 0.02, "cpu": 0.5, "paper": 4.0}  #: of the steps of each recipe
 
 
 def rows(scale: Scale, seed: int) -> Iterator[Row]:
