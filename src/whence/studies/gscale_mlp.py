@@ -66,7 +66,8 @@ STUDY = Study(
         "numbers were published: 5 latents, mechanisms that are networks, three layers of tanh to 10 observed "
         "dimensions, 10,000 observations an environment, hard interventions with variances times .25 and 4 (one a "
         "latent: .25). Every seed is another model, and none is left out. CauCA is told the true graph and the "
-        "targets; its distance of graphs counts latents that are taken for others. ContrastiveCRL assumes linear Gaussian mechanisms, "
-        "which these are not. The last three look at all environments together, without a word on which is which."
+        "targets; its distance of graphs counts latents that are taken for others. ContrastiveCRL assumes "
+        "linear Gaussian mechanisms, which these are not. The last three look at all environments together, "
+        "without a word on which is which."
     ),
 )
