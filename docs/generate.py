@@ -159,8 +159,13 @@ def method_page(kind: type[Method]) -> str:
     return document([*out, *reference(kind.reference, f"whence cite {name}")])
 
 
+#: What a method refuses to go without, as Python and as flags, in examples.
+MUST = {"CauCA": ('graph=("0->1", "0->2")', ' --graph "0->1,0->2"')}
+
+
 def method_example(kind: type[Method]) -> str:
-    given = ", ".join(f"{f.name}={show(f.default)}" for f in own_fields(kind)[:2])
+    must = [MUST[kind.__name__][0]] if kind.__name__ in MUST else []
+    given = ", ".join([*must, *(f"{f.name}={show(f.default)}" for f in own_fields(kind)[:2])])
     world = suited_world(kind)
     lines = [
         f"from whence import {', '.join(sorted([kind.__name__, world, 'fit'], key=lambda n: (n.islower(), n)))}",
@@ -180,6 +185,7 @@ def suited_world(kind: type[Method]) -> str:
 def method_commands(kind: type[Method]) -> list[str]:
     name = values.name_of(kind)
     flags = "".join(f" --{f.name} {f.default}" for f in own_fields(kind)[:2] if plain(f.default))
+    flags = MUST.get(kind.__name__, ("", ""))[1] + flags
     world = suited_world(kind).lower()
     return [f"whence fit {name}{flags} --world {world} --into runs/{name}", f"whence evaluate runs/{name}"]
 

@@ -11,6 +11,7 @@ from whence import Adam, Recipe, Sprites, fit
 from whence.descend import SGD, Diverged
 from whence.fit import fit_many
 from whence.methods import (
+    AE,
     DIPVAE,
     GVAE,
     IVAE,
@@ -48,7 +49,7 @@ def view_of(method, x):
     return Labelled.of(x, torch.arange(40) % 3) if method.needs is Labelled else Singles.of(x)
 
 
-TOGETHER = [VAE, BetaVAE, AnnealedVAE, BetaTCVAE, DIPVAE, GVAE, AdaMLVAE, IVAE]
+TOGETHER = [AE, VAE, BetaVAE, AnnealedVAE, BetaTCVAE, DIPVAE, GVAE, AdaMLVAE, IVAE]
 
 
 @pytest.mark.parametrize("kind", TOGETHER, ids=lambda k: k.__name__)

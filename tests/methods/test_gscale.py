@@ -31,7 +31,7 @@ from whence.methods.score_based.fronts import (
     TanhCode,
     TanhLinear,
 )
-from whence.methods.score_based.gscale import Quality, encoded
+from whence.methods.score_based.gscale import Quality
 from whence.metrics import mcc, r2, shd
 from whence.nets import MLP, Conv64
 from whence.representation import Decodes, HasGraph, Intervenes
@@ -347,7 +347,7 @@ def test_scores_learned_again_on_the_latents_found_are_those_of_the_reduced_code
     w, fitted = tanh
     code, method = fitted.representation, fitted.method
     x = [torch.cat(list(w.environments(**TWO).rows(e, 3_000, seeded(e)))) for e in range(7)]
-    u = [encoded(code.front, iter([rows]), "cpu") for rows in x]  # as many as latents: nothing is reduced
+    u = [code.front.encode(rows) for rows in x]  # as many as latents: nothing is reduced
     got = method.sharper(code, u, Run(recipe=SHORT))
     z = w.map.inverse(x[0].double())
     true = torch.linalg.solve(torch.linalg.lstsq(z, u[0].double()).solution, w.score_differences(**TWO).latent(z).mT).mT

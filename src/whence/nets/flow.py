@@ -121,7 +121,7 @@ class Flow(nn.Module):
     def forward(self, x: Tensor, inverse: bool = False) -> tuple[Tensor, Tensor]:
         """(B, n) -> (B, n), and the logarithm of the volume change, (B,); of the inverse, both of it."""
         log = x.new_zeros(len(x))
-        for layer in reversed(self.layers) if inverse else self.layers:  # type: ignore[call-overload]
+        for layer in reversed(self.layers) if inverse else self.layers:
             x, more = layer(x, inverse)
             log = log + more
         return x, log

@@ -215,8 +215,8 @@ class CauCA(Gradient):
         n = max(targets) + 1
         nets = self.init(data.spec._replace(latents=n)).to(run.device)
         base = nets.get_submodule("base")
-        base.targets.copy_(torch.tensor(targets))  # type: ignore[operator, union-attr]
-        base.hard.copy_(torch.tensor([env.kind == "hard" for env in data.told]))  # type: ignore[operator, union-attr]
+        base.targets.copy_(torch.tensor(targets))  # type: ignore[operator]
+        base.hard.copy_(torch.tensor([env.kind == "hard" for env in data.told]))  # type: ignore[operator]
         code = self.represent(nets, data.spec._replace(latents=n)).to(run.device)
         blocks = code.reduction.learn(data, self.examples, run)
         view = Resident(

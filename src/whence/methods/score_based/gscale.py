@@ -395,17 +395,6 @@ class GSCALE(Gradient):
         found = torch.cat([found, found.new_zeros(*found.shape[:2], code.front.dims - k)], 2)
         return pulled_in_chunks(lambda at: code.reducer.decoder(at[None])[0], at, found)
 
-    def sharper(self, code: DisentangledCode, u: Sequence[Tensor], run: Run) -> Tensor:
-        """Stage 3 once more, on the latents found. Where they are right, the log-ratio of a pair is a function of one
-        of them, and near a quadratic one if noise is Gaussian: there is less to learn than on the reduced code."""
-        with torch.no_grad():
-            z = [code.maps.encoder(rows[None])[0] for rows in u]
-        spread, at = z[0].std(0), u[0][:POINTS]
-        learner = MulticlassRatio() if self.scores is None or self.on == "pictures" else self.scores
-        scores = learner.fit([rows / spread for rows in z], run=run)
-        d = scores.differences(z[0][:POINTS] / spread)
-        return pulled_in_chunks(lambda part: code.maps.encoder(part[None])[0] / spread, at, d)
-
     def differences_of_pictures(
         self,
         estimator: ScoreEstimator,
@@ -437,6 +426,17 @@ class GSCALE(Gradient):
         flat = x.flatten(1)
         d = estimator.fit([flat] * (1 + environments)).differences(flat)
         return pulled_in_chunks(decode, u, d.unflatten(2, x.shape[1:]))
+
+    def sharper(self, code: DisentangledCode, u: Sequence[Tensor], run: Run) -> Tensor:
+        """Stage 3 once more, on the latents found. Where they are right, the log-ratio of a pair is a function of one
+        of them, and near a quadratic one if noise is Gaussian: there is less to learn than on the reduced code."""
+        with torch.no_grad():
+            z = [code.maps.encoder(rows[None])[0] for rows in u]
+        spread, at = z[0].std(0), u[0][:POINTS]
+        learner = MulticlassRatio() if self.scores is None or self.on == "pictures" else self.scores
+        scores = learner.fit([rows / spread for rows in z], run=run)
+        d = scores.differences(z[0][:POINTS] / spread)
+        return pulled_in_chunks(lambda part: code.maps.encoder(part[None])[0] / spread, at, d)
 
     def reduced(
         self, code: DisentangledCode, y: list[Tensor], observational: Callable[[], Iterator[Tensor]], run: Run
