@@ -29,7 +29,7 @@ NET = MLP(hidden=(128, 128))
 WORLDS: dict[str, tuple[type[World], dict[str, float], tuple[str, ...], dict[str, object]]] = {
     "pendulum": (Pendulum, {"noise": 1.0}, PENDULUM, {}),
     "flow": (Flow, {"noise": 2.0}, FLOW, {"parts": ("ball", "water", "hole+flow")}),
-    "faces": (Faces, {}, FACES, {"parts": ("gender", "eyes_open", "smile+mouth_open"), "stencils": 2}),
+    "faces": (Faces, {}, FACES, {"parts": ("gender", "eyes_open", "smile+mouth_open")}),
 }
 
 

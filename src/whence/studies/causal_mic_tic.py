@@ -78,7 +78,7 @@ STUDY = Study(
         "100 as all columns are (a published one is not known). The "
         "paper's other row, LadderVAE 22.4 ± 3.1 / 12.8 ± 1.2 on the pendulum, has no counterpart here yet. DC-IGN "
         "learns from groups in which one factor varies and the others are set, by intervention. At cpu scale pictures "
-        "have 32 pixels a side, with 1,500 steps of 64 for methods with labels and 700 for others; the authors' network "
-        "has 274 million weights, 96 pixels and 8,700 steps."
+        "have 32 pixels a side, with 1,500 steps of 64 for methods with labels and 700 for others; the authors' "
+        "network has 274 million weights, 96 pixels and 8,700 steps."
     ),
 )

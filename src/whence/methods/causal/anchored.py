@@ -13,7 +13,7 @@ from torch.distributions import Normal
 
 from whence.descend import Adam, Cosine, Recipe, Run, Terms, Turn, descend
 from whence.evidence import Evidence, Guarantee, Reference
-from whence.methods.causal._composed import Mechanisms, Parts, parts_of
+from whence.methods.causal._composed import Mechanisms, Parts, parts_of, tellers
 from whence.methods.causal._concepts import (
     ConceptCode,
     ConceptMethod,
@@ -31,6 +31,7 @@ from whence.terms import InverseMultiquadratic, gaussian, hsic, kl_pairwise, mmd
 from whence.views import Labelled, Labels, Spec, View
 
 EXAMPLES = 8192  #: labels from which the noise of concepts is learned
+PICTURES, FEWEST = 2_000, 100  #: looked at to divide places among parts; with fewer labelled ones, parts share all
 ROWS = 512  #: labels in a step of the mechanisms'
 
 
@@ -66,18 +67,18 @@ class Anchored(ConceptMethod):
 
     graph: tuple[str, ...] = ()  #: the causal graph, edges "cause->effect" by the labels' names
     parts: tuple[str, ...] | None = None  #: concepts drawn together, "a+b"; none: roots apart, effects by their causes
-    anchor: float = 0.03  #: deviation of a concept around its label, in halves of the label's range
+    anchor: float = 0.01  #: deviation of a concept around its label, in halves of the label's range
     ink: float = 0.1  #: price of what parts draw, summed over pixels, fading to 0 over the run
     taught: bool = True  #: parts draw labels where these are known; if not, what the encoder reads of pictures
-    stencils: int = 1  #: shapes of each part, each with a colour of its own at every place
+    apart: bool = True  #: every place of the picture is drawn by the one part that tells it best; if not, by all
     light: bool = True  #: parts darken a light ground; if not, they light up a dark one
     octaves: int = 4  #: sines and cosines of concepts that parts see
     hidden: tuple[int, ...] = (64, 64)  #: of each mechanism
     net: Architecture | None = None  #: encoder; none: conv64 for 64x64 images, else mlp
-    drawing: Architecture = MLP(hidden=(128, 128))  #: decoder of each part
+    drawing: Architecture = MLP(hidden=(128, 256))  #: decoder of each part
 
     recipe: ClassVar[Recipe] = Recipe(
-        steps=1_000, batch=64, optimiser=Adam(lr=2e-3), schedule=Cosine(warmup=20), every=50
+        steps=900, batch=64, optimiser=Adam(lr=3e-3), schedule=Cosine(warmup=20), every=50
     )
 
     def __post_init__(self) -> None:
@@ -100,7 +101,7 @@ class Anchored(ConceptMethod):
         parts = parts_of(self.parts, graph, names)
         return Nets(
             encoder=net.encoder(spec.shape, self.moments * len(names)),
-            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves, self.stencils),
+            parts=Parts(self.drawing, spec.shape, parts, self.light, self.octaves),
             mechanisms=Mechanisms(graph, names, self.hidden),
         )
 
@@ -117,6 +118,8 @@ class Anchored(ConceptMethod):
             self.learn_mechanisms(nets, data, run)
         u = data.label(data.draw(EXAMPLES, Generator().manual_seed(run.seed)))
         nets.mechanisms.learn_noise(anchored(u, data.labels).to(run.device))
+        if self.apart:
+            self.divide(nets.parts, data, run)
 
         def turns(nets: Any, batch: Labels, t: int) -> Iterator[Turn]:
             a = anchored(batch.u, data.labels)
@@ -136,6 +139,14 @@ class Anchored(ConceptMethod):
             yield Turn("mechanisms", Terms(error=known_mean(error, known)))
 
         descend(turns, nets, labels_alone, replace(run, recipe=recipe), stage="mechanisms")
+
+    def divide(self, parts: Parts, data: Labelled, run: Run) -> None:
+        """Places among parts, by what a few pictures with all their labels show."""
+        batch = data.take(PICTURES, Generator().manual_seed(run.seed))
+        a = anchored(batch.u, data.labels)
+        known = ~a.isnan().any(1)
+        if known.sum() >= FEWEST:
+            parts.places.copy_(tellers(batch.x[known].float(), a[known], parts.parts)[:, None])
 
     @abstractmethod
     def picture_terms(self, nets: Any, x: Tensor, a: Tensor, ink: float = 0.0) -> Terms:
