@@ -101,8 +101,8 @@ class Parts(nn.Module):
     r"""A picture as the product of pictures of its parts, :math:`\hat x = \prod_g (1 - m_g \, \sigma(f_g(z_g)))`.
 
     Each part sees its own concepts alone, so parts go on being drawn as they were when others move, in combinations
-    that were never seen. :math:`m_g` is 1 at places where the part may draw. On a dark ground it is the darkness that is
-    multiplied.
+    that were never seen. :math:`m_g` is 1 at places where the part may draw. On a dark ground it is the darkness that
+    is multiplied.
     """
 
     def __init__(

@@ -170,22 +170,28 @@ GIVEN = (
 class AnchoredVAE(Anchored):
     r"""CausalVAE changed so that interventions work: latents anchored at labels, a picture composed of parts.
 
-    .. math:: -\mathbb{E}_{q(z \mid x)} \log p(x \mid z) + \mathrm{KL}(q(z \mid x) \,\|\, \mathcal{N}(a(u), s^2))
-              + \iota \sum_g \sum_i (1 - \hat x_{g,i}) + \rho \sum_{g < h} \sum_i m_{g,i} m_{h,i}, \qquad
+    .. math:: -\mathbb{E}_{z \sim \mathcal{N}(a(u), s^2)} \log p(x \mid z)
+              + \mathrm{KL}(\mathcal{N}(a(u), s^2) \,\|\, q(z \mid x)) + \iota \sum_g \sum_i (1 - \hat x_{g,i}), \qquad
               \hat x = \prod_g \hat x_g(z_g)
 
-    with :math:`a(u)` the label scaled to [-1, 1], s the anchor's deviation, :math:`m_{g,i}` from 0 to 1 how far part g
-    reaches place i (:math:`\rho` grows from 0), and mechanisms :math:`a_j = g_j(a_{pa(j)}) + e_j` learned from labels.
-    Sum over pixels and concepts, mean over the batch; a label that is missing leaves its concept's mean free. A do
-    encodes, abducts e, sets concepts, recomputes their effects in causal order, and decodes.
+    with :math:`a(u)` the label scaled to [-1, 1], s the anchor's deviation, :math:`\iota` falling to 0 over the run,
+    and mechanisms :math:`a_j = g_j(a_{pa(j)}) + e_j` learned from labels. Sum over pixels and concepts, mean over the
+    batch. A label that is missing is drawn from :math:`q(z \mid x)`, whose mean is then free. A do encodes, abducts e,
+    sets concepts, recomputes their effects in causal order, and decodes.
 
     Departures from the reference, and why: (1) one latent a concept and no channel beside it, because whatever is free
-    of labels carries the picture, and the decoder then does not look at concepts; (2) nonlinear mechanisms in causal
-    order in place of :math:`(I - A^\top)^{-1}` and a mask layer, because effects such as a shadow's length are not
-    linear in their causes; (3) a product of pictures in place of a mean of logits, so that concepts can be combined as
-    they never were, with a place for each, because a cause's part otherwise draws the effects that it predicts; (4) the
-    graph is given, and so are the parts. The study `causal_changes` takes them
-    back one at a time.
+    of labels carries the picture, and the decoder then does not look at concepts; (2) where a label is known the
+    posterior given both is the anchor, so parts learn from labels, and the encoder is fitted to anchors by the other
+    divergence (`taught=False`: parts draw what the encoder reads, under :math:`\mathrm{KL}(q \,\|\, p)`); (3) nonlinear
+    mechanisms in causal order in place of :math:`(I - A^\top)^{-1}` and a mask layer, because effects such as the length
+    of a shadow are not linear in their causes; (4) a product of pictures in place of a mean of logits, so that concepts
+    can be combined as they never were; (5) every place of the picture belongs to the part whose concepts tell it best
+    among a few labelled pictures, because a cause's part otherwise draws the effects that it predicts: parts that
+    overlap need `apart=False`; (6) the graph is given, and so are the parts. The study `causal_changes` takes them back
+    one at a time.
+
+    Within a part nothing is composed: a jet that is set to reach where no water ever threw it from its hole is
+    extrapolated by a network, and not well.
     """
 
     reference: ClassVar[Reference] = YANG
@@ -213,14 +219,15 @@ class AnchoredVAE(Anchored):
 class AnchoredWAE(Anchored):
     r"""CausalWAE changed so that interventions work: noise is what a concept differs from its label by.
 
-    .. math:: \|x - \hat x\|^2 / 2 \sigma^2 + \lambda_1 \mathrm{MMD}(f, \mathcal{N}(0, 1))
+    .. math:: \|x - \hat x(a(u) + s \eta)\|^2 / 2 \sigma^2 + \lambda_1 \mathrm{MMD}(f, \mathcal{N}(0, 1))
               + \lambda_2 \mathrm{HSIC}(f, u)
 
     .. math:: \tfrac{\nu}{2 s^2} \|h(x) - a(u)\|^2 + \iota \sum_g \sum_i (1 - \hat x_{g,i})
 
     with codes :math:`z = h(x) + s \eta`, :math:`\eta` normal, noise :math:`f = (z - a(u)) / s`, and the picture
-    :math:`\hat x = \prod_g \hat x_g(z_g)`. Both penalties on f vanish exactly where h(x) is the scaled label. Sum over
-    pixels and concepts, mean over the batch; rows in which a label is missing are left out of the penalties.
+    :math:`\hat x = \prod_g \hat x_g(z_g)` of anchors where labels are known and of codes where not. Both penalties on
+    f vanish exactly where h(x) is the scaled label. Sum over pixels and concepts, mean over the batch; rows in which a
+    label is missing are left out of the penalties.
 
     Departures from the reference, and why: those of `AnchoredVAE`, for the same reasons; as printed, a concept without
     causes is decoded from noise alone and its label never reaches the picture, so here the concept itself is decoded.
