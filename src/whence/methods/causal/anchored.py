@@ -182,8 +182,8 @@ class AnchoredVAE(Anchored):
     Departures from the reference, and why: (1) one latent a concept and no channel beside it, because whatever is free
     of labels carries the picture, and the decoder then does not look at concepts; (2) where a label is known the
     posterior given both is the anchor, so parts learn from labels, and the encoder is fitted to anchors by the other
-    divergence (`taught=False`: parts draw what the encoder reads, under :math:`\mathrm{KL}(q \,\|\, p)`); (3) nonlinear
-    mechanisms in causal order in place of :math:`(I - A^\top)^{-1}` and a mask layer, because effects such as the length
+    divergence (`taught=False`: parts draw what the encoder reads, under :math:`\mathrm{KL}(q \,\|\, p)`); (3) curved
+    mechanisms in causal order in place of :math:`(I - A^\top)^{-1}` and a mask layer, as effects such as the length
     of a shadow are not linear in their causes; (4) a product of pictures in place of a mean of logits, so that concepts
     can be combined as they never were; (5) every place of the picture belongs to the part whose concepts tell it best
     among a few labelled pictures, because a cause's part otherwise draws the effects that it predicts: parts that
