@@ -78,7 +78,7 @@ class Anchored(ConceptMethod):
     drawing: Architecture = MLP(hidden=(128, 256))  #: decoder of each part
 
     recipe: ClassVar[Recipe] = Recipe(
-        steps=900, batch=64, optimiser=Adam(lr=3e-3), schedule=Cosine(warmup=20), every=50
+        steps=800, batch=64, optimiser=Adam(lr=3e-3), schedule=Cosine(warmup=20), every=50
     )
 
     def __post_init__(self) -> None:
