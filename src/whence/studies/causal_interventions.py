@@ -103,8 +103,8 @@ def draw(outcomes: Sequence[Outcome], folder: Path) -> None:
 COLUMNS = (
     ConceptMIC(samples=500),
     Reconstruction(observations=500),
-    Counterfactuals(observations=300, reading=1_000),
-    ReaderFrechet(observations=500, reading=1_000),
+    Counterfactuals(observations=300),
+    ReaderFrechet(observations=500),
     InterventionalDiscrepancy(observations=150),
 )
 SAMPLES = {"smoke": 200, "cpu": 1_000, "paper": 2_000}
