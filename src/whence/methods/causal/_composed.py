@@ -65,7 +65,8 @@ def tellers(x: Tensor, a: Tensor, parts: Sequence[Sequence[int]]) -> Tensor:
     channels and over the eight places around. An effect tells its own place better than its causes do, which miss
     its noise.
     """
-    errors, same = [], distances(a) == 0  # a picture drawn twice tells itself
+    errors: list[Tensor] = []
+    same = distances(a) == 0  # a picture drawn twice tells itself
     for part in parts:
         far = distances(a[:, list(part)]).masked_fill_(same, torch.inf)
         near = far.topk(min(NEAR, len(x) - 1), largest=False).indices
