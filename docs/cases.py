@@ -85,6 +85,10 @@ SEES: Mapping[str, str] = {
     "to the whole than new ones that are moved by half a deviation.",
     "prior_discrepancy": "Whether all codes together fill the prior: their mean, their width, and dependence between "
     "them.",
+    "reader_frechet": "Samples whose factors come with other frequencies, or that no picture of the world looks like "
+    "to the reader. At equal sample sizes a perfect model has the floor, never 0.",
+    "interventional_discrepancy": "A model that does not hear an intervention, or draws its effects elsewhere than the "
+    "world does, on average over all samples; not whether each single picture is the right one.",
     "shd": "Each wrong edge, once. The closure forgives edges to descendants that are ancestors already, and the "
     "skeleton forgives every direction.",
     "edge_recovery": "Precision falls with edges too many, recall with those missing. A turned edge lowers both.",

@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 from whence import fit
 from whence.descend import Adam, Cosine, Recipe
 from whence.methods import AnchoredVAE, AnchoredWAE
-from whence.methods.causal._composed import Mechanisms, Parts, families, parts_of
+from whence.methods.causal._composed import Mechanisms, Parts, families, parts_of, tellers
 from whence.nets import MLP
 from whence.scm import SCM, Additive, from_edges
 from whence.views import Label, Labelled, Spec
@@ -78,24 +78,21 @@ def test_parts_are_families_of_effects_or_what_is_told():
 @pytest.mark.parametrize("light", [True, False])
 def test_a_picture_is_the_product_of_its_parts(light):
     torch.manual_seed(0)
-    parts = Parts(MLP(hidden=(8,)), (2, 3, 3), ((0,), (1, 2)), light, 1, 2)
+    parts = Parts(MLP(hidden=(8,)), (2, 3, 3), ((0,), (1, 2)), light, 1)
+    parts.places.copy_(torch.rand(parts.places.shape) > 0.3)
     z = torch.randn(6, 3)
-    with torch.no_grad():
-        parts.paint.copy_(torch.randn(parts.paint.shape) / 20)
     drawn = parts(z)
-    colours = torch.sigmoid(20 * parts.paint)
     darkness = [
-        torch.sigmoid(net(parts.waves(z[:, p])) - 2)[:, k, None] * colours[2 * g + k]
-        for g, (p, net) in enumerate(zip(parts.parts, parts.drawn, strict=True))
-        for k in range(2)
+        may * torch.sigmoid(net(parts.waves(z[:, p])) - 2)
+        for p, net, may in zip(parts.parts, parts.drawn, parts.places, strict=True)
     ]
-    assert len(darkness) == 4
     product = torch.stack([1 - d for d in darkness]).prod(0)
     picture = product if light else 1 - product
     assert torch.allclose(parts.mean(drawn.product), picture, atol=1e-6)
     assert drawn.ink.item() == pytest.approx(sum(d.sum().item() for d in darkness) / 6, rel=1e-4)
     x = torch.rand(6, 2, 3, 3)
-    expected = torch.nn.functional.binary_cross_entropy(picture, x, reduction="sum") / 6
+    sure = picture.clamp(1e-6, 1 - 1e-6)
+    expected = torch.nn.functional.binary_cross_entropy(sure, x, reduction="sum") / 6
     assert parts.cross_entropy(drawn.product, x).item() == pytest.approx(expected.item(), rel=1e-4)
 
 
@@ -106,10 +103,38 @@ def test_setting_a_concept_leaves_the_other_parts_as_they_are():
     moved = r.predict(r.abduct(x), {3: torch.full((4,), 0.5)})
     assert torch.allclose(moved[:, :3], z[:, :3], atol=1e-6)
     ratio = r.parts(moved).product / r.parts(z).product
-    shadow = r.parts.drawn[2]
-    colour = torch.sigmoid(20 * r.parts.paint[2])
-    alone = [1 - colour * torch.sigmoid(shadow(r.parts.waves(c[:, [2, 3]])) - 2) for c in (moved, z)]
+    shadow, may = r.parts.drawn[2], r.parts.places[2]
+    alone = [1 - may * torch.sigmoid(shadow(r.parts.waves(c[:, [2, 3]])) - 2) for c in (moved, z)]
     assert torch.allclose(ratio, alone[0] / alone[1], atol=1e-4)
+
+
+def test_every_place_goes_to_the_part_that_tells_it_best():
+    """A left half that shows a, a right half that shows its effect b, which a tells but for the noise."""
+    rng = torch.Generator().manual_seed(0)
+    a = 2 * torch.rand(400, 2, generator=rng) - 1
+    a[:, 1] = 0.7 * a[:, 0] + 0.3 * a[:, 1]
+    x = a[:, :1, None, None].repeat(1, 1, 6, 10)
+    x[..., 5:] = a[:, 1:, None, None]
+    for order in (((0,), (1,)), ((1,), (0,))):
+        found = tellers(x, a, order)
+        assert (found.sum(0) == 1).all(), "one part each"
+        left = order.index((0,))
+        assert found[left, :, :4].all()
+        assert found[1 - left, :, 6:].all()
+    twice = tellers(x.repeat(2, 1, 1, 1), a.repeat(2, 1), ((1,), (0,)))
+    assert torch.equal(twice, tellers(x, a, ((1,), (0,)))) or twice[1, :, :4].all(), "copies tell nothing"
+    assert tellers(torch.zeros(20, 1, 4, 4), a[:20], ((0,), (1,)))[0].all(), "what never changes is the first's"
+
+
+def test_places_are_divided_only_with_labels_enough():
+    x, u = torch.rand(300, 1, 4, 4), torch.rand(300, 2)
+    u[80:, 0] = torch.nan
+    view = Labelled.of(x, u, names=("a", "b"))
+    for rows, shared in ((view, True), (Labelled.of(x, u.nan_to_num(0.5), names=("a", "b")), False)):
+        r = fit(AnchoredVAE(**SMALL), rows, recipe=TINY).representation
+        assert bool((r.parts.places == 1).all()) is shared
+        r = fit(AnchoredVAE(**SMALL, apart=False), rows, recipe=TINY).representation
+        assert (r.parts.places == 1).all()
 
 
 def terms_of(method, known=None):
@@ -123,7 +148,7 @@ def terms_of(method, known=None):
 
 
 def divergences(taught: bool, a, mean, log_var):
-    q, p = Normal(mean, (0.5 * log_var).exp()), Normal(a, 0.03)
+    q, p = Normal(mean, (0.5 * log_var).exp()), Normal(a, 0.01)
     return (kl_divergence(p, q) if taught else kl_divergence(q, p)).sum(1).mean().item()
 
 

@@ -60,7 +60,11 @@ class Reader(nn.Module):
         """(N, F): what the last linear layer sees."""
         last = [m for m in self.net.modules() if isinstance(m, nn.Linear)][-1]
         seen: list[Tensor] = []
-        with last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+
+        def look(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen.append(inputs[0])
+
+        with last.register_forward_pre_hook(look):
             for part in x.split(256):
                 self.net(part)
         return torch.cat(seen)

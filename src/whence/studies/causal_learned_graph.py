@@ -18,16 +18,19 @@ NET = MLP(hidden=(16,))
 
 
 def ordered(edges: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Every edge that agrees with one causal order of the truth: roots first."""
-    effects = {edge.split("->")[1] for edge in edges}
-    order = sorted(names, key=lambda name: (name in effects, effects_before(name, edges)))
+    """Every edge that agrees with one causal order of the truth: roots first.
+
+    >>> ordered(("a->c", "c->b"), ("a", "b", "c"))
+    ('a->c', 'a->b', 'c->b')
+    """
+    order = sorted(names, key=lambda name: depth(name, edges))
     return tuple(f"{a}->{b}" for i, a in enumerate(order) for b in order[i + 1 :])
 
 
-def effects_before(name: str, edges: tuple[str, ...]) -> int:
+def depth(name: str, edges: tuple[str, ...]) -> int:
     """How many edges the longest path to a concept has."""
     causes = [edge.split("->")[0] for edge in edges if edge.split("->")[1] == name]
-    return max((effects_before(cause, edges) + 1 for cause in causes), default=0)
+    return max((depth(cause, edges) + 1 for cause in causes), default=0)
 
 
 def rows(scale: Scale, seed: int) -> Iterator[Row]:

@@ -221,7 +221,7 @@ class World(ABC):
                 v = torch.empty_like(same)
                 for which in mask.unique(dim=0):
                     rows = (held == which).all(1)
-                    do = {i: same[rows, i] for i in which.nonzero()[:, 0].tolist()}
+                    do: Do = {i: same[rows, i] for i in which.nonzero()[:, 0].tolist()}
                     v[rows] = self.draw(int(rows.sum()), rng=rng, do=do)
             members = v.reshape(n, size * k)
             return torch.cat([members, mask.to(v.dtype)], 1) if told else members

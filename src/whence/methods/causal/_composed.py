@@ -8,16 +8,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import binary_cross_entropy
+from torch.nn.functional import avg_pool2d, binary_cross_entropy, one_hot
 
 from whence import values
 from whence.nets import Architecture, mlp
 from whence.scm import parents, topological_order
 
-BLANK = 2.0  #: a stencil's logits start at minus this: nearly nothing is drawn yet
-DARK = 3.0  #: the logit of a colour at the start: nearly black
-QUICK = 20.0  #: how much larger steps of a colour's logits are than those of weights
+BLANK = 2.0  #: a part's logits start at minus this: nearly nothing is drawn yet
 QUANTILES = 101
+NEAR = 8  #: pictures that tell a place
 SURE = 1e-6  #: no pixel is predicted with more certainty than 1 less this
 
 
@@ -54,6 +53,31 @@ def parts_of(parts: Sequence[str] | None, graph: Tensor, names: Sequence[str]) -
     return tuple(found)
 
 
+def distances(a: Tensor) -> Tensor:
+    return torch.cdist(a, a, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@torch.no_grad()
+def tellers(x: Tensor, a: Tensor, parts: Sequence[Sequence[int]]) -> Tensor:
+    """(G, H, W) of 0 and 1: the part that tells each place of pictures x (N, C, H, W) best from its own concepts.
+
+    A place is told by its mean in the pictures whose concepts, of a (N, L), are nearest; errors are summed over
+    channels and over the eight places around. An effect tells its own place better than its causes do, which miss
+    its noise.
+    """
+    errors: list[Tensor] = []
+    same = distances(a) == 0  # a picture drawn twice tells itself
+    for part in parts:
+        far = distances(a[:, list(part)]).masked_fill_(same, torch.inf)
+        near = far.topk(min(NEAR, len(x) - 1), largest=False).indices
+        off = (
+            (x[of].mean(1) - rows).square().sum((0, 1)) for rows, of in zip(x.split(64), near.split(64), strict=True)
+        )
+        errors.append(torch.stack(list(off)).sum(0))
+    around = avg_pool2d(torch.stack(errors)[None], 3, stride=1, padding=1, count_include_pad=False)[0]
+    return one_hot(around.argmin(0), len(parts)).movedim(2, 0).to(x.dtype)
+
+
 class Waves(nn.Module):
     """Numbers in [-1, 1] with sines and cosines of them, so that a small change of place is a large change of input."""
 
@@ -75,39 +99,29 @@ class Drawn(NamedTuple):
 
 
 class Parts(nn.Module):
-    r"""A picture as a product of what parts leave, :math:`\hat x = \prod_{g,k} (1 - m_{g,k} \, \sigma(f_{g,k}(z_g)))`.
+    r"""A picture as the product of pictures of its parts, :math:`\hat x = \prod_g (1 - m_g \, \sigma(f_g(z_g)))`.
 
     Each part sees its own concepts alone, so parts go on being drawn as they were when others move, in combinations
-    that were never seen. A part has a few stencils: :math:`\sigma(f_{g,k})` says where it paints, for all channels
-    together, and :math:`m_{g,k}` which colour it has at each place, learned and the same in every picture. So a net has
-    to learn shapes alone, a channel of each in place of all. On a dark ground it is the darkness that is multiplied.
+    that were never seen. :math:`m_g` is 1 at places where the part may draw. On a dark ground it is the darkness that
+    is multiplied.
     """
 
     def __init__(
-        self,
-        net: Architecture,
-        shape: tuple[int, ...],
-        parts: Sequence[Sequence[int]],
-        light: bool,
-        octaves: int,
-        stencils: int,
+        self, net: Architecture, shape: tuple[int, ...], parts: Sequence[Sequence[int]], light: bool, octaves: int
     ) -> None:
         super().__init__()
         self.parts, self.light = tuple(map(tuple, parts)), light
         self.waves = Waves(octaves)
-        stencil = (stencils, *shape[1:])
-        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), stencil) for part in self.parts)
-        self.paint = nn.Parameter(torch.full((len(self.parts) * stencils, *shape), DARK / QUICK))
+        self.drawn = nn.ModuleList(net.decoder(self.waves.width(len(part)), shape) for part in self.parts)
+        self.register_buffer("places", torch.ones(len(self.parts), 1, *shape[1:]))
+        self.places: Tensor
 
     def forward(self, z: Tensor) -> Drawn:
         """Codes -> the product, (B, *shape), and what its parts draw."""
         product, ink = torch.ones((), device=z.device), torch.zeros((), device=z.device)
-        colours = (QUICK * self.paint).sigmoid().unflatten(0, (len(self.parts), -1))
-        for own, part, net in zip(colours, self.parts, self.drawn, strict=True):
-            stencils = torch.sigmoid(net(self.waves(z[:, part])).float() - BLANK)
-            for k, colour in enumerate(own):
-                drawn = colour * stencils[:, k, None]
-                product, ink = product - product * drawn, ink + drawn.sum() / len(z)
+        for may, part, net in zip(self.places, self.parts, self.drawn, strict=True):
+            drawn = may * torch.sigmoid(net(self.waves(z[:, part])).float() - BLANK)
+            product, ink = product - product * drawn, ink + drawn.sum() / len(z)
         return Drawn(product, ink)
 
     def mean(self, product: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class Affine(nn.Module):
         self.causes = [list(parents(graph, j)) for j in range(len(graph))]
         self.links = nn.ModuleList(mlp([max(width * len(c), 1), hidden, 2 * width], nn.SiLU) for c in self.causes)
         for link in self.links:
-            for p in link[-1].parameters():  # type: ignore[index,union-attr]
+            for p in list(link.parameters())[-2:]:  # of the last layer
                 nn.init.zeros_(p)
 
     def forward(self, z: list[Tensor], j: int) -> tuple[Tensor, Tensor]:
