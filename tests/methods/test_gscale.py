@@ -455,7 +455,7 @@ def test_pictures_pass_through_all_stages_and_a_killed_run_goes_on(tmp_path):
 
 
 def test_a_run_that_failed_says_so():
-    assert Quality(code=0.1, reduction=0.0).failed.startswith("the first stage loses 10.0%")
+    assert Quality(code=0.2, reduction=0.0).failed.startswith("the first stage loses 20.0%")
     assert "folds" in Quality(folding=2.0).failed
     assert not Quality(code=0.001, folding=1.2).failed
 
