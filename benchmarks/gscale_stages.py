@@ -59,7 +59,9 @@ def seconds(call: Callable, *args):
     return out, time.process_time() - begin
 
 
-def one(balls: int, seed: int, front: Front, examples: int, points: int, steps: int) -> tuple[list[str], list[str]]:
+def one(
+    balls: int, seed: int, front: Front, examples: int, points: int, steps: int, ways: int
+) -> tuple[list[str], list[str]]:
     """Rows of the table of ratios, and of that of ceilings."""
     world = Balls(balls=balls, model_seed=SEED + seed)
     view, truth = world.environments(**TWO), world.score_differences(**TWO)
@@ -91,7 +93,7 @@ def one(balls: int, seed: int, front: Front, examples: int, points: int, steps: 
             return mcc(code.maps.encoder(u[None])[0].numpy(), at.numpy())
 
     ratios, found = [], {}
-    for name, (on, scores) in list(RATIOS.items())[: None if isinstance(front, Blurred) else 1]:
+    for name, (on, scores) in list(RATIOS.items())[: ways if isinstance(front, Blurred) else 1]:
         part = replace(method, on=on, scores=scores)
         d, cost = seconds(part.differences, code, x, y, u, run)
         found[name] = last(code, u[0][:points], d[:, :points])
@@ -120,6 +122,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=5_000, help="pictures of each environment")
     parser.add_argument("--points", type=int, default=3_000, help="where differences are evaluated")
     parser.add_argument("--steps", type=int, default=1_000, help="of the recipe")
+    parser.add_argument("--ways", type=int, default=len(RATIOS), help="to learn differences, the first so many")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -128,7 +131,7 @@ def main() -> None:
     for balls in options.balls:
         for seed in options.seeds:
             for front in (Blurred(), Convolutional()):
-                rows = one(balls, seed, front, options.examples, options.points, options.steps)
+                rows = one(balls, seed, front, options.examples, options.points, options.steps, options.ways)
                 ratios += rows[0]
                 ceilings += rows[1]
                 print("\n".join([*rows[0], *rows[1]]), flush=True)

@@ -457,6 +457,8 @@ def test_pictures_pass_through_all_stages_and_a_killed_run_goes_on(tmp_path):
 def test_a_run_that_failed_says_so():
     assert Quality(code=0.2, reduction=0.0).failed.startswith("the first stage loses 20.0%")
     assert "folds" in Quality(folding=2.0).failed
+    assert Quality(reduction=0.2).failed.startswith("the reduction loses 20.0%")
+    assert Quality(leak=0.5).failed == "score differences have 0.50 off their axis for 1 on it"
     assert not Quality(code=0.001, folding=1.2).failed
 
 
