@@ -30,13 +30,15 @@ from whence.methods.score_based.fronts import (
     Principal,
     TanhCode,
     TanhLinear,
+    small_bytes,
 )
-from whence.methods.score_based.gscale import Quality
+from whence.methods.score_based.gscale import Quality, encoded, sources
 from whence.metrics import mcc, r2, shd
 from whence.nets import MLP, Conv64
 from whence.representation import Decodes, HasGraph, Intervenes
 from whence.scm import RandomQuadratic
-from whence.scores import Oracle
+from whence.scores import Oracle, PictureRatio
+from whence.scores.pictures import floats
 from whence.terms.changes import leak, mean_changes
 from whence.views import Environments
 from whence.worlds import Balls, Mixed
@@ -248,6 +250,29 @@ def test_principal_components_of_blurred_pictures_see_grey_things_too():
     code = front.build((1, 64, 64), 2)
     front.learn(code, [lambda: [x]], Run(recipe=SHORT))
     assert r2(code.encode(x).numpy(), v.numpy()) > 0.99
+
+
+def test_differences_learned_on_pictures_are_carried_by_the_jacobian_of_the_decoder():
+    view = Balls(balls=1).environments(**TWO)
+    ratio = PictureRatio(width=1, recipe=replace(PictureRatio().recipe, steps=1, every=1))
+    method = GSCALE(on="pictures", scores=ratio, front=short_front(Blurred), examples=12)
+    run = Run(recipe=replace(SHORT, steps=2, every=1))
+    x = sources(view, method.examples, run)
+    code = method.skeleton(view.spec._replace(latents=2))
+    method.code(code.front, x, run, view.spec)
+    y = [encoded(code.front, source(), "cpu") for source in x]
+    u, _, lost = method.reduced(code, y, x[0], run)
+    assert lost == (0.0, 1.0)
+    d = method.differences(code, x, y, u, Run(recipe=run.recipe))
+    pictures = [torch.cat([small_bytes(code.front, part) for part in source()]) for source in x]
+    there = ratio.fit(pictures, run=Run(recipe=run.recipe)).differences(floats(pictures[0]))
+
+    def small(at):
+        return code.front.small(code.front.decode(code.reducer.decoder(at[None, None])[0]))[0]
+
+    J = torch.stack([torch.autograd.functional.jacobian(small, row) for row in u[0]])
+    assert d.shape == (4, 12, 2)
+    assert torch.allclose(d, torch.einsum("bchwk,ebchw->ebk", J, there), atol=1e-5 * float(d.abs().max()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,8 +492,10 @@ def test_pictures_pass_through_all_stages_and_a_killed_run_goes_on(tmp_path):
 
 
 def test_a_run_that_failed_says_so():
-    assert Quality(code=0.1, reduction=0.0).failed.startswith("the first stage loses 10.0%")
+    assert Quality(code=0.2, reduction=0.0).failed.startswith("the first stage loses 20.0%")
     assert "folds" in Quality(folding=2.0).failed
+    assert Quality(reduction=0.2).failed.startswith("the reduction loses 20.0%")
+    assert Quality(leak=0.5).failed == "score differences have 0.50 off their axis for 1 on it"
     assert not Quality(code=0.001, folding=1.2).failed
 
 

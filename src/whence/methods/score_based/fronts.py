@@ -17,8 +17,9 @@ from whence.views import Single, View
 
 Source = Callable[[], Iterable[Tensor]]  #: chunks of rows of one environment, the same each time
 
-CODE_LOST = 0.05  #: share of the variance of observations; above it balls are missing from pictures
+CODE_LOST = 0.1  #: share of the variance of observations; above it balls were missing, in experiments with known truth
 BLURS = (0.12, 0.18, 0.25, 0.35, 0.5)  #: widths of blurs, relative to a picture
+STEEP = 3.0  #: how much larger a layer's first weights are, so that its bends are spread over white data
 EDGE = 1e-6  #: how close to 1 a tanh is taken to come, in single precision
 
 
@@ -250,11 +251,13 @@ def one_cycle(steps: int, batch: int, lr: float) -> Recipe:
 # --- blurred ---------------------------------------------------------------------------------------------------------
 
 
-def growing(dims: int, channels: int, side: int, width: int) -> nn.Sequential:
+def growing(dims: int, channels: int, side: int, width: int, hidden: int = 0) -> nn.Sequential:
     """(B, dims) -> (B, channels, side, side)."""
     w, s = width, side // 8
+    first = (nn.Linear(dims, hidden), nn.SiLU()) if hidden else ()
     return nn.Sequential(
-        nn.Linear(dims, 2 * w * s * s),
+        *first,
+        nn.Linear(hidden or dims, 2 * w * s * s),
         nn.SiLU(),
         nn.Unflatten(1, (2 * w, s, s)),
         nn.ConvTranspose2d(2 * w, 2 * w, 4, 2, 1),
@@ -275,17 +278,15 @@ def blurred(x: Tensor, width: float) -> Tensor:
 class BlurredCode(PictureCode):
     r""":math:`y = B^\top \mathrm{blur}(x - m) / c`, with each channel less its mean; pictures are grown from it."""
 
-    def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int, blur: float) -> None:
+    def __init__(self, shape: tuple[int, ...], dims: int, side: int, width: int, hidden: int, blur: float) -> None:
         super().__init__(shape, side)
-        self.dims, self.blur = dims, blur
-        self.to_picture = growing(dims, shape[0], side, width)
-        self.register_buffer("middle", torch.zeros(shape[0], side, side))
-        self.register_buffer("basis", torch.eye(shape[0] * side * side, dims))
-        self.register_buffer("spread", torch.ones(dims))
+        c, self.dims, self.blur = shape[0], dims, blur
+        self.to_picture = growing(dims, c, side, width, hidden)
+        self.register_buffer("middle", torch.zeros(c, side, side))
+        self.register_buffer("basis", torch.eye(c * side * side, dims))
 
     middle: Tensor  #: the mean picture
-    basis: Tensor  #: principal components
-    spread: Tensor  #: c: of unit variance each
+    basis: Tensor  #: principal components, over their deviations: the code has unit variance in all
 
     def moved(self, small: Tensor) -> Tensor:
         """Where there is more than usual, and where less, as rows."""
@@ -293,7 +294,8 @@ class BlurredCode(PictureCode):
         return (b - b.mean((2, 3), keepdim=True)).flatten(1)
 
     def seen(self, small: Tensor) -> Tensor:
-        return self.moved(small) @ self.basis / self.spread
+        """The code, of unit variance in each number."""
+        return self.moved(small) @ self.basis
 
     def encode(self, x: Tensor) -> Tensor:
         return self.seen(self.small(x)) / self.dims**0.5
@@ -312,20 +314,21 @@ class Blurred(Front):
 
     The mean brightness of each channel is taken away, so that what a wide blur leaves of things that move are their
     first moments: nearly a linear map of where they are, whatever they look like, as many as there are latents, and
-    without folds. What is seen at one place only, or turns without moving, is lost.
+    without folds. What has no place of its own, as a thing that turns, is lost, and what is half hidden is misplaced.
     """
 
     dims: int | None = None  #: numbers of the code; none: as many as latents, so that nothing is left to reduce
     blur: float = 1.0  #: width of the blur, relative to a picture
     side: int = 16  #: pixels that pictures are pooled to; a multiple of 8 that divides theirs
-    width: int = 32  #: channels of the last hidden layer of the way back; those before have twice as many
+    width: int = 16  #: channels of the last hidden layer; those before have twice as many
+    hidden: int = 512  #: width of the layer that pictures grow from
     steps: float = 1.5  #: relative to the recipe of the method
     batch: int = 96  #: pictures a step
     lr: float = 6e-3  #: at the top of its one cycle
 
     def build(self, shape: tuple[int, ...], latents: int) -> BlurredCode:
         check_pictures("Blurred", shape, self.side)
-        return BlurredCode(shape, max(self.dims or 0, latents), self.side, self.width, self.blur)
+        return BlurredCode(shape, max(self.dims or 0, latents), self.side, self.width, self.hidden, self.blur)
 
     def learn(self, code: BlurredCode, environments: Sequence[Source], run: Run, attempt: int = 1) -> float:
         view = Pictures.pooled(code, environments)
@@ -334,15 +337,18 @@ class Blurred(Front):
         variance = float((some - code.middle).square().flatten(1).sum(1).mean())
         b = code.moved(some).double()
         value, vector = torch.linalg.eigh(b.T @ b / len(b))
-        code.basis = vector[:, -code.dims :].flip(1).float()
-        code.spread = value[-code.dims :].flip(0).clamp_min(1e-12).sqrt().float()
+        value, vector = value[-code.dims :].flip(0), vector[:, -code.dims :].flip(1)
+        code.basis = (vector / value.clamp_min(1e-9 * value[0]).sqrt()).float()
+        with torch.no_grad():
+            for p in code.to_picture[0].parameters():
+                p.mul_(STEEP)
 
         def turns(nets: Any, batch: Single, t: int) -> Iterator[Turn]:
             error = nets.to_picture(nets.seen(batch.x)) - (batch.x - nets.middle)
             yield Turn(ALL, Terms(reconstruction=error.square().flatten(1).sum(1).mean() / variance))
 
         recipe = one_cycle(max(1, round(self.steps * run.recipe.steps)), min(self.batch, len(view.rows)), self.lr)
-        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"growing-{attempt}")
+        descend(turns, code, view, inner := replace(run, recipe=recipe), stage=f"blurred-{attempt}")
         run.stopped_at = inner.stopped_at
         with torch.no_grad():
             back = torch.cat([code.to_picture(code.seen(part)) for part in some.split(250)]) + code.middle

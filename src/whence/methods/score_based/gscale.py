@@ -134,9 +134,18 @@ class Quality(NamedTuple):
         reasons = []
         if self.code > CODE_LOST:
             reasons.append(f"the first stage loses {self.code:.1%} of the variance of observations")
+        if self.reduction > REDUCTION_LOST:
+            reasons.append(f"the reduction loses {self.reduction:.1%} of the variance of the code")
         if self.folding > FOLDED:
             reasons.append(f"neighbours in the reduced code are {self.folding:.1f} times too far apart, as in folds")
+        if self.leak > LEAKING:
+            reasons.append(f"score differences have {self.leak:.2f} off their axis for 1 on it")
         return " and ".join(reasons)
+
+
+# Where known truth said that a run had failed, and one that had not was well below.
+REDUCTION_LOST = 0.1  #: share of the variance of the code
+LEAKING = 0.3  #: mean of each other latent; .03 to .12 in good runs on pictures, .4 in bad ones
 
 
 class Points(NamedTuple):
@@ -203,7 +212,7 @@ class GSCALE(Gradient):
     reducing: tuple[int, ...] = (256, 256)  #: of the maps of the reduction
     embedding_steps: float = 0.5  #: of the fit to the embedding, relative to the recipe
     reduction_steps: float = 1.5  #: of the reduction, relative to the recipe
-    retries: int = 1  #: of a code that loses much, and of a reduction that looks folded
+    retries: int = 1  #: of a code that loses much, and of a reduction that does, or looks folded
     examples: int = 10_000  #: observations of each environment, at most
     level: float = 0.01  #: probability that there is any false edge, if codes have no error that is not seen
 
@@ -453,9 +462,9 @@ class GSCALE(Gradient):
         best: tuple[tuple[float, float], dict[str, Tensor]] | None = None
         for attempt in range(1, 2 + self.retries):
             lost, fold = self.reduction(code, y, starts, run, attempt)
-            if best is None or fold < best[0][1]:
+            if best is None or (fold > FOLDED, lost) < (best[0][1] > FOLDED, best[0][0]):
                 best = (lost, fold), {name: tensor.clone() for name, tensor in code.reducer.state_dict().items()}
-            if best[0][1] <= FOLDED:
+            if best[0][1] <= FOLDED and best[0][0] <= REDUCTION_LOST:
                 break
         assert best is not None
         code.reducer.load_state_dict(best[1])
