@@ -487,8 +487,8 @@ class Either(Front):
 
     chance: ClassVar[bool] = True
 
-    first: Front = Blurred()
-    second: Front = Convolutional()
+    first: Front = Blurred()  #: tried first
+    second: Front = Convolutional()  #: tried where the first one loses much
 
     def build(self, shape: tuple[int, ...], latents: int) -> EitherCode:
         return EitherCode(self.first.build(shape, latents), self.second.build(shape, latents))
