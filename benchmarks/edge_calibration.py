@@ -115,7 +115,7 @@ def table(lines: list[list[str]], models: int) -> str:
         "",
         f"- command: `python benchmarks/edge_calibration.py --models {models} --into benchmarks`",
         f"- seeds: model seeds {SEED:,} to {SEED + models - 1:,}",
-        f"- machine: {machine('cpu')}, one thread, shared with other work",
+        f"- machine: {machine('cpu')}, shared with other work",
         f"- versions: {', '.join(f'{name} {number}' for name, number in runs.versions().items())}",
         f"- date: {time.strftime('%Y-%m-%d')}",
     ]

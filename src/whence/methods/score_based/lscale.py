@@ -85,8 +85,10 @@ class LSCALE(Method):
     model is, without the truth. And an edge is no surer than the order of its ends (a likelihood ratio). (2) With
     `scores`, latents come from their moments as in the paper, in an order that is found from the last latent to the
     first, without trying all; an edge must exceed what the errors of the encoder and of the scores put there. (3) One
-    probability of any false edge is the only threshold, whatever the setting. Where mechanisms are not polynomials it
-    is kept as far as what they leave unsaid shows between environments: `benchmarks/edge_calibration.md` counts.
+    probability of any false edge is the only threshold, whatever the setting. It is kept for linear mechanisms and
+    small networks (one false edge in 80 graphs of `lscale_table6`), not for mechanisms with a sharp kink, such as
+    roots of quadratic forms: a cubic follows those too badly, and so does the encoder
+    (`benchmarks/edge_calibration.md`).
 
     Targets may be told, or only coupled (`Environments` without targets): then the order of the environments is that
     of the latents. One environment of each latent is used; of others on the same latent a warning says that they are
