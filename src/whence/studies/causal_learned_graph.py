@@ -68,6 +68,7 @@ STUDY = Study(
         "faces. Where effects are determined by their causes and the map can be inverted, a squared error has no "
         "direction: causes are predicted from effects as well as the other way round. With the causal order known, as "
         "in the authors' code, which starts from such a super-graph, only the question is left which of its edges "
-        "there are."
+        "there are. The scale of A is not determined, since masks can undo it: an edge can be missed because its "
+        "weight is small and its mask steep."
     ),
 )
