@@ -112,7 +112,10 @@ class ContrastiveCRL(Gradient):
             "the encoder can represent its inverse, and the objective is minimised",
         ),
     )
-    evidence: ClassVar[tuple[Evidence, ...]] = (Evidence("closed-form", "tests/methods/test_interventional.py"),)
+    evidence: ClassVar[tuple[Evidence, ...]] = (
+        Evidence("closed-form", "tests/methods/test_interventional.py"),
+        Evidence("benchmarked", "benchmarks/gscale_images_rivals.md"),
+    )
 
     def init(self, spec: Spec) -> nn.Module:
         n = max(spec.environments, 1)

@@ -115,7 +115,10 @@ class InterventionalAE(Gradient):
             "the autoencoder loses nothing",
         ),
     )
-    evidence: ClassVar[tuple[Evidence, ...]] = (Evidence("closed-form", "tests/methods/test_interventional.py"),)
+    evidence: ClassVar[tuple[Evidence, ...]] = (
+        Evidence("closed-form", "tests/methods/test_interventional.py"),
+        Evidence("benchmarked", "benchmarks/gscale_images_rivals.md"),
+    )
 
     def __post_init__(self) -> None:
         if self.head not in ("mlp", "linear"):
