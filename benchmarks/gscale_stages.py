@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -43,6 +44,9 @@ RATIOS: dict[str, tuple] = {
     "pictures, one classifier": ("pictures", PictureRatio()),
     "pictures, a classifier each": ("pictures", PictureRatio(shared=False)),
 }
+
+
+FRONTS: dict[str, Front] = {"blurred": Blurred(), "convolutional": Convolutional()}
 
 
 def smooth(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
@@ -122,6 +126,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=5_000, help="pictures of each environment")
     parser.add_argument("--points", type=int, default=3_000, help="where differences are evaluated")
     parser.add_argument("--steps", type=int, default=1_000, help="of the recipe")
+    parser.add_argument("--fronts", choices=list(FRONTS), nargs="+", default=list(FRONTS))
     parser.add_argument("--ways", type=int, default=len(RATIOS), help="to learn differences, the first so many")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -130,7 +135,7 @@ def main() -> None:
     ratios, ceilings = [], []
     for balls in options.balls:
         for seed in options.seeds:
-            for front in (Blurred(), Convolutional()):
+            for front in (FRONTS[name] for name in options.fronts):
                 rows = one(balls, seed, front, options.examples, options.points, options.steps, options.ways)
                 ratios += rows[0]
                 ceilings += rows[1]
@@ -156,8 +161,7 @@ def main() -> None:
             "|---|" + "---|" * 12,
             *ceilings,
             "",
-            f"- command: `python benchmarks/gscale_stages.py --balls {' '.join(map(str, options.balls))} --seeds "
-            f"{' '.join(map(str, options.seeds))}`",
+            f"- command: `python benchmarks/gscale_stages.py {' '.join(sys.argv[1:])}`",
             f"- {options.examples:,} pictures an environment, {options.steps:,} steps; worlds from model seed {SEED}; "
             "MCC on the observations the last stage has seen",
             f"- machine: {platform.machine()}, one thread, processor seconds; other processes ran on it",

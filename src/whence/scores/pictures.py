@@ -110,10 +110,10 @@ class PictureRatio(ScoreEstimator):
         stage = f"scores-{sum(name.startswith('scores') for name in run.curves)}"
         inner = replace(run, recipe=self.recipe)
         try:
-            learned = descend(self.turns, nets.to(run.device), view, inner, stage=stage).requires_grad_(False)
+            trained = descend(self.turns, nets.to(run.device), view, inner, stage=stage).requires_grad_(False)
         finally:
             run.stopped_at = inner.stopped_at
-        return PictureScores(learned, many, shape, run.device, self.shared)
+        return PictureScores(trained, many, shape, run.device, self.shared)
 
     def turns(self, nets: Any, batch: Batch, t: int) -> Iterator[Turn]:
         x = batch.u  # (1 + E, B, C, H, W)

@@ -487,8 +487,8 @@ class Either(Front):
 
     chance: ClassVar[bool] = True
 
-    first: Front = Blurred()  #: tried first
-    second: Front = Convolutional()  #: tried where the first one loses much
+    first: Front = Blurred()  #: what is tried first
+    second: Front = Convolutional()  #: what is tried where that loses much
 
     def build(self, shape: tuple[int, ...], latents: int) -> EitherCode:
         return EitherCode(self.first.build(shape, latents), self.second.build(shape, latents))
