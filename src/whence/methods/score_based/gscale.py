@@ -91,7 +91,8 @@ class DisentangledCode(Representation):
         """What x would have been, had latents been set otherwise: `{latent: value}`, or a function of its value.
 
         Latents have unit variance in the observational environment. Noise is taken to be additive: what the regression
-        on the causes leaves of a latent stays. What of x the code does not hold stays as it was.
+        on the causes leaves of a latent stays. What of x the code does not hold stays as it was; of a picture it is
+        left out, or the outline of a thing that has moved would stay behind.
         """
         for i in do:
             if not 0 <= i < self.dims:
@@ -112,8 +113,8 @@ class DisentangledCode(Representation):
                 if i in do:
                     how = do[i]
                     new[:, i] = how(new[:, i]) if callable(how) else float(how)
-            moved = x + self.front.decode(self.lifted(new)) - self.front.decode(self.lifted(z))
-            return moved.clamp(0, 1) if len(self.spec.shape) == 3 else moved
+            moved = self.front.decode(self.lifted(new))
+            return moved if len(self.spec.shape) == 3 else x + moved - self.front.decode(self.lifted(z))
 
         return as_given(acted)(self, x)
 
