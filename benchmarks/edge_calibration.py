@@ -4,8 +4,8 @@
 
 Models of five latents, one hard intervention on each, which multiplies its variance; graphs without any edge, and with
 each edge there with probability one half; observations of seven dimensions. `level` is the stated probability that a
-graph has any false edge, the default of LSCALE in every row. Polynomials of degree three are the truth where mechanisms
-are linear; roots of quadratic forms and networks of 32 ReLUs are not polynomials.
+graph has any false edge, the default of LSCALE in every row. Polynomials are the truth where mechanisms are linear;
+roots of quadratic forms and networks of 32 ReLUs are no polynomials.
 """
 
 from __future__ import annotations

@@ -48,6 +48,9 @@ def mixed(code, mixing):
     return effect / effect.norm(dim=1, keepdim=True)
 
 
+ALL = torch.ones(3, 3, dtype=torch.float64)  #: of what causes do lasts, whatever the degree
+
+
 def allowed(graph, kind):
     n = len(graph)
     return torch.eye(n).bool() | (graph.T if kind == "soft" else torch.zeros(n, n).bool())
@@ -152,7 +155,7 @@ def test_false_edges_of_polynomial_mechanisms_come_at_the_stated_rate():
         M, count = blocks.totals
         fit = additive.maximise(basis, M, count, torch.eye(2, dtype=torch.float64), (1, 2), 50)
         doubt, sure = additive.doubt(basis, M, count, fit), torch.full((2, 2), torch.inf)
-        false += bool(additive.edges(basis, additive.spread(basis, blocks, fit), doubt, sure)[1, 0] < 0.2)
+        false += bool(additive.edges(basis, additive.spread(basis, blocks, fit), doubt, sure, ALL)[1, 0] < 0.2)
     assert 1 <= false <= 18
 
 
@@ -175,11 +178,11 @@ def test_doubt_is_one_where_the_model_is_true_and_more_where_it_is_not():
         assert (doubt.factor[2] > 5) == doubted
         assert doubt.factor[1] < 2
         sure = torch.full((3, 3), torch.inf)  # of the order
-        p = additive.edges(basis, spread, doubt, sure)
+        p = additive.edges(basis, spread, doubt, sure, ALL)
         assert float(p[2, 0]) > 0.02
         assert float(p[1, 0]) < 1e-4
         assert float(p[2, 1]) < 1e-4
-        trusting = additive.edges(basis, spread, doubt._replace(freedom=[0, 0, 0]), sure)
+        trusting = additive.edges(basis, spread, doubt._replace(freedom=[0, 0, 0]), sure, ALL)
         assert (float(trusting[2, 0]) < 5e-3) == doubted  # the false edge that it takes away
 
 
@@ -191,9 +194,38 @@ def test_an_edge_is_no_surer_than_the_order_of_its_ends():
     assert fit.hits == (1, 2, 3)
     assert float(later[1, 0]) > 100
     doubt, spread = additive.doubt(basis, M, count, fit), additive.spread(basis, blocks, fit)
-    assert float(additive.edges(basis, spread, doubt, later)[1, 0]) < 1e-6
+    assert float(additive.edges(basis, spread, doubt, later, ALL)[1, 0]) < 1e-6
     later[1, 0] = 3.84 * doubt.factor[1]
-    assert float(additive.edges(basis, spread, doubt, later)[1, 0]) == pytest.approx(0.05, abs=1e-4)
+    assert float(additive.edges(basis, spread, doubt, later, ALL)[1, 0]) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_parts_are_what_causes_put_into_the_variance():
+    """z1 = 2 z0 + z0^2 + e: in terms of the noise's variance 4 + 2, and cubics add nothing."""
+    z = torch.randn(3, 40_000, 2, generator=seeded(), dtype=torch.float64)
+    z[0, :, 1] += 2 * z[0, :, 0] + z[0, :, 0] ** 2
+    z[1, :, 0] *= 0.5
+    z[1, :, 1] += 2 * z[1, :, 0] + z[1, :, 0] ** 2
+    parts = []
+    for degree in (1, 2, 3):
+        basis = Monomials(2, degree)
+        M, count = Blocks.of(list(z), 16, basis.of).totals
+        part = additive.parts(basis, M, count, Fit(0.0, torch.eye(2, dtype=torch.float64), (1, 2)))
+        assert (part.triu() == 0).all()
+        parts.append(part)
+    pooled = torch.cat([z[0], z[1]])
+    x = pooled[:, 0] - pooled[:, 0].mean()
+    mean = 2 * pooled[:, 0] + pooled[:, 0].square()
+    assert float(parts[1][1, 0]) == pytest.approx(80_000 * float(mean.var()), rel=0.03)
+    b = float(x @ mean / (x @ x))
+    unsaid = float((mean - mean.mean() - b * x).square().mean())
+    assert float(parts[0][1, 0]) == pytest.approx(80_000 * b**2 * float(x.var()) / (1 + unsaid), rel=0.03)
+    assert float(additive.lasting(parts[1], parts[2])[1, 0]) == pytest.approx(1, abs=0.01)
+    assert float(additive.lasting(parts[0], parts[1])[1, 0]) < 1
+
+
+def test_what_goes_away_with_the_degree_does_not_last():
+    before, after = torch.tensor([1.0, 9.0, 9.0, 0.0]).double(), torch.tensor([1.0, 4.0, 16.0, 0.0]).double()
+    assert additive.lasting(before, after).tolist() == pytest.approx([1, 0, 1 / 16, 1])
 
 
 def test_with_few_rows_there_is_no_doubt():
@@ -265,6 +297,21 @@ def test_hard_interventions_on_networks_give_latents_and_graph():
         assert float((mixed(code, mixing).abs() - torch.eye(4)).abs().max()) < 0.35
         found.append(int(((code.graph > 0.5) != scm.graph).sum()))
     assert np.mean(found) <= 1.5
+
+
+def test_false_edges_that_kinks_make_go_away_with_the_degree():
+    data, scm, mixing, _ = drawn(
+        torch.eye(4), rows=20_000, seed=4, mechanism=RandomQuadratic(), density=0.7, variance=5.0
+    )
+    with pytest.warns(UserWarning, match=r"far from polynomials of degree 3: .* environments \d+ times"):
+        cubic = LSCALE(degree=3).fit(told(data), Run())
+    richer = LSCALE(degree=4).fit(told(data), Run())
+    assert ((cubic.graph > 0.5) & ~scm.graph).any()
+    assert torch.equal(richer.graph > 0.5, scm.graph)
+    off = [float((mixed(code, mixing).abs() - torch.eye(4)).abs().max()) for code in (cubic, richer)]
+    assert off[1] < 0.7 * off[0]
+    assert len(richer.basis) == 70
+    assert (richer.mechanisms[:, -35:] != 0).any()  # of degree four
 
 
 def test_scores_of_full_rank_give_the_graph_itself_and_fewer_causes_in_a_latent():

@@ -24,6 +24,7 @@ from whence.methods.score_based._multinode import Blocks, deviation
 FIRST, GLANCE, LAST = 20, 8, 60  #: steps of the likelihood: at the first order, at one more order, at the last
 FAR = 6  #: latents; with more, only neighbours change places
 ENOUGH = 4  #: rows for each coefficient, at least, where mechanisms of environments are compared
+CHUNK = 32  #: rows of a matrix of second derivatives, computed at a time
 
 
 class Monomials:
@@ -180,7 +181,7 @@ def spread(basis: Monomials, blocks: Blocks, fit: Fit) -> Spread:
     A = torch.zeros(len(theta), len(theta)).to(M)
     gradient = []
     for g in range(len(M)):
-        A += torch.func.hessian(cost)(theta, M[g], count[g], hit[g])
+        A += torch.func.jacrev(torch.func.grad(cost), chunk_size=CHUNK)(theta, M[g], count[g], hit[g])
         each = torch.func.vmap(torch.func.grad(cost), in_dims=(None, 0, 0, None))
         gradient.append(each(theta, blocks.second[g], blocks.rows[g], hit[g]))
     moved = deviation(torch.stack(gradient))
@@ -188,11 +189,11 @@ def spread(basis: Monomials, blocks: Blocks, fit: Fit) -> Spread:
     return Spread(b, at, root.T @ root, moved.shape[0] - len(M))
 
 
-def edges(basis: Monomials, found: Spread, doubt: Doubt, later: Tensor) -> Tensor:
-    """(n, n): [i, j] is the probability that all coefficients of latent i on monomials with latent j are as far from
-    zero as they are, were there no edge from j to i: by what chance does to them (Hotelling), by what the model leaves
-    unsaid (quasi-likelihood; Wedderburn 1974), and by chance in the order of the two (a likelihood ratio), the
-    largest."""
+def edges(basis: Monomials, found: Spread, doubt: Doubt, later: Tensor, lasts: Tensor) -> Tensor:
+    """(n, n): [i, j] is the probability that what `lasts` of all coefficients of latent i on monomials with latent j is
+    as far from zero as it is, were there no edge from j to i: by what chance does to them (Hotelling), by what the
+    model leaves unsaid (quasi-likelihood; Wedderburn 1974), and by chance in the order of the two (a likelihood ratio),
+    the largest."""
     from scipy.stats import chi2
     from scipy.stats import f as fisher
 
@@ -202,7 +203,7 @@ def edges(basis: Monomials, found: Spread, doubt: Doubt, later: Tensor) -> Tenso
             group = torch.tensor([k for k, powers in enumerate(basis.every) if j in powers and found.at[i, k] >= 0])
             at, b = found.at[i, group], found.b[i, group]
             q = len(group)
-            T = float(b @ torch.linalg.solve(found.covariance[at][:, at], b))
+            T = float(lasts[i, j] * (b @ torch.linalg.solve(found.covariance[at][:, at], b)))
             left = found.freedom - q + 1
             chance = float(fisher.sf(T * left / (found.freedom * q), q, left))
             unsaid = float(fisher.sf(T / (q * doubt.factor[i]), q, doubt.freedom[i])) if doubt.freedom[i] else 0.0
@@ -239,6 +240,33 @@ def doubt(basis: Monomials, M: Tensor, count: Tensor, fit: Fit) -> Doubt:
         factors.append(max(more / (alone / left), 1.0))
         freedoms.append(q * (len(free) - 1))
     return Doubt(factors, freedoms)
+
+
+def parts(basis: Monomials, M: Tensor, count: Tensor, fit: Fit) -> Tensor:
+    """(n, n): [i, j] is the part of latent j in the mechanism of latent i: by how many times the variance of the noise
+    the sum of squares grows without it, less what chance does."""
+    change = basis.change(fit.H)
+    C = count[:, None, None] * (change @ M @ change.T)
+    n = len(fit.H)
+    out = torch.zeros(n, n).to(M)
+    for i, e in enumerate(fit.hits):
+        free = C.sum(0) - C[e]
+        rows = count.sum() - count[e]
+        causes = (basis.within < i).nonzero()[:, 0]
+        left = rest(free, causes, 1 + i)
+        for j in range(i):
+            others = torch.tensor([k for k in causes.tolist() if j not in basis.every[k]])
+            out[i, j] = rows * (rest(free, others, 1 + i) / left - 1) - (len(causes) - len(others))
+    return out.clamp_min(0)
+
+
+def lasting(before: Tensor, after: Tensor) -> Tensor:
+    r"""Which share of a part is left at least, were polynomials of ever higher degree: if each degree changes its root
+    at most three quarters as much as the last one did, then all to come change it by no more than
+    :math:`\sum_k (3/4)^k = 3` times that. What kinks put on a latent that is no cause goes away with the degree; what
+    a cause does stays."""
+    root = after.sqrt()
+    return (1 - 3 * (root - before.sqrt()).abs() / root.clamp_min(1e-150)).clamp_min(0).square()
 
 
 def rest(C: Tensor, causes: Tensor, at: int) -> float:

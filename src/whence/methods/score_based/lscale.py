@@ -42,8 +42,10 @@ LEAST = 1.5  #: factor of a variance; where there are too few rows to see it, th
 HELD = 2**24  #: coordinates that are kept; more of them are computed anew each time
 ENOUGH = 4  #: rows for each monomial, at least
 SHARED = 0.05  #: squared sine of an angle below which a direction counts as common to two subspaces
-LINEAR = 0.1  #: linear mechanisms that would fit no better this often are given up for polynomials
-MONOMIALS = 170  #: at most: of degree three up to 8 latents, of degree two up to 16, beyond that mechanisms are linear
+LINEAR = 0.1  #: linear mechanisms that would fit no better this often are given up for cubics, these for quartics
+MONOMIALS = (170, 210)  #: at most, up to degree three and above: degree four up to 6 latents, three up to 8, two to 16
+SEARCHED = 3  #: the degree with which orders are tried, at most
+ROUGH = 30  #: times chance that mechanisms differ between environments, beyond which the level is not promised
 
 
 class CausalCode(UnmixedCode):
@@ -62,7 +64,7 @@ class CausalCode(UnmixedCode):
 
 def degree_for(n: int, degree: int) -> int:
     """The largest degree of not too many monomials in n variables, up to the one that is asked for."""
-    return max(d for d in range(1, degree + 1) if d == 1 or comb(n + d, d) <= MONOMIALS)
+    return max(d for d in range(1, degree + 1) if d == 1 or comb(n + d, d) <= MONOMIALS[d > SEARCHED])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +84,15 @@ class LSCALE(Method):
     edge is a test of all coefficients that a cause has, whose variance comes from blocks of rows and carries the
     uncertainty of the encoder. What polynomials leave unsaid widens it: a mechanism is the same in all environments
     that do not intervene on its latent, so what its coefficients differ there more than chance measures how wrong the
-    model is, without the truth. And an edge is no surer than the order of its ends (a likelihood ratio). (2) With
+    model is, without the truth; and polynomials of one degree less say what would be left of an edge, were they of
+    any degree. An edge is no surer than the order of its ends (a likelihood ratio), which is that of cubics. (2) With
     `scores`, latents come from their moments as in the paper, in an order that is found from the last latent to the
     first, without trying all; an edge must exceed what the errors of the encoder and of the scores put there. (3) One
-    probability of any false edge is the only threshold, whatever the setting. It is kept for linear mechanisms and
-    small networks (one false edge in 80 graphs of `lscale_table6`), not for mechanisms with a sharp kink, such as
-    roots of quadratic forms: a cubic follows those too badly, and so does the encoder
-    (`benchmarks/edge_calibration.md`).
+    probability of any false edge is the only threshold, whatever the setting. By count it is kept for linear mechanisms
+    and small networks (`benchmarks/edge_calibration.md`). A sharp kink, as roots of quadratic forms have, may lead
+    cubics to a wrong order, which nothing mends; a warning says when mechanisms are that far from polynomials. With
+    more than 6 latents polynomials are cubic at most, nothing says what would last of an edge, and kinks make false
+    ones.
 
     Targets may be told, or only coupled (`Environments` without targets): then the order of the environments is that
     of the latents. One environment of each latent is used; of others on the same latent a warning says that they are
@@ -108,7 +112,7 @@ class LSCALE(Method):
     latents: int | None = None  #: n; none: the dimensions that observations vary in
     kind: Literal["hard", "soft"] = "hard"  #: of the interventions
     scores: ScoreEstimator | None = None  #: of score differences; none: likelihood
-    degree: int = 3  #: of polynomial mechanisms, where linear ones do not fit; 1: linear at any rate
+    degree: int = 4  #: of polynomial mechanisms, where linear ones do not fit; 1: linear at any rate
     full_rank: bool = False  #: soft interventions on mechanisms complex enough: the graph itself, by ranks
     examples: int = 100_000  #: observations to look at in each environment, at most
     beam: int = 10  #: partial orders kept in the search
@@ -232,18 +236,32 @@ class LSCALE(Method):
                 stacklevel=3,
             )
             return found, blocks
-        basis = Monomials(n, degree)
-        more = Blocks.of(sources, BLOCKS, basis.of)
-        return self.by_polynomials(basis, more, found, names), more
+        return self.by_polynomials(n, degree, sources, found, names)
 
-    def by_polynomials(self, basis: Monomials, blocks: Blocks, linear: Unmixed, names: list[str]) -> Unmixed:
+    def by_polynomials(
+        self, n: int, degree: int, sources: list[Callable[[], Iterable[Tensor]]], linear: Unmixed, names: list[str]
+    ) -> tuple[Unmixed, Blocks]:
+        """The order from polynomials that are no more than cubic, encoder and edges from those of the degree."""
         from scipy.stats import chi2
 
-        M, count = blocks.totals
-        n = len(linear.H)
+        basis = Monomials(n, min(degree, SEARCHED))
+        blocks = Blocks.of(sources, BLOCKS, basis.of)
         start = linear.H / linear.H.norm(dim=1, keepdim=True)
-        fit, later = additive.likeliest(basis, M, count, start, (1 + linear.hits.argmax(1)).tolist())
+        hits = (1 + linear.hits.argmax(1)).tolist()
+        fit, later = additive.likeliest(basis, *blocks.totals, start, hits)
+        lasts = torch.ones(n, n).to(start)
+        if degree > SEARCHED:
+            richer = Monomials(n, degree)
+            more = Blocks.of(sources, BLOCKS, richer.of)
+            new = additive.maximise(richer, *more.totals, fit.H, fit.hits, additive.LAST)
+            free = sum(comb(i + degree, degree) - comb(i + basis.degree, basis.degree) for i in range(n))
+            if chi2.sf(fit.cost - new.cost, free) < LINEAR:
+                lasts = additive.lasting(
+                    additive.parts(basis, *blocks.totals, fit), additive.parts(richer, *more.totals, new)
+                )
+                basis, blocks, fit = richer, more, new
         fit = fit._replace(H=fit.H / fit.H.norm(dim=1, keepdim=True))
+        M, count = blocks.totals
         soft = additive.dependence(basis, M, count, fit)
         if (least := float(soft.min()) * n) < RARE:
             warnings.warn(
@@ -253,13 +271,19 @@ class LSCALE(Method):
                 stacklevel=4,
             )
         doubt = additive.doubt(basis, M, count, fit)
-        p = additive.edges(basis, additive.spread(basis, blocks, fit), doubt, later)
+        if (most := max(doubt.factor)) > ROUGH:
+            warnings.warn(
+                f"Mechanisms are far from polynomials of degree {basis.degree}: in one latent they differ between "
+                f"environments {most:.0f} times as much as by chance. There may be more false edges than `level` says.",
+                stacklevel=4,
+            )
+        p = additive.edges(basis, additive.spread(basis, blocks, fit), doubt, later, lasts)
         pairs = max(n * (n - 1), 1)
         below = torch.ones(n, n).tril(-1).bool()
         statistic = torch.zeros(n, n).to(M)
         statistic[below] = torch.as_tensor(chi2.isf(p[below].clamp_min(1e-300).numpy(), 1))
-        hits = torch.eye(n).to(M)[[e - 1 for e in fit.hits]]
-        return Unmixed(fit.H, hits, statistic, float(chi2.isf(self.level / pairs, 1)))
+        found = torch.eye(n).to(M)[[e - 1 for e in fit.hits]]
+        return Unmixed(fit.H, found, statistic, float(chi2.isf(self.level / pairs, 1))), blocks
 
     def by_scores(
         self,
