@@ -114,7 +114,7 @@ class ContrastiveCRL(Gradient):
     )
     evidence: ClassVar[tuple[Evidence, ...]] = (
         Evidence("closed-form", "tests/methods/test_interventional.py"),
-        Evidence("benchmarked", "benchmarks/gscale_images_rivals.md"),
+        Evidence("benchmarked", "benchmarks/gscale_images.md"),
     )
 
     def init(self, spec: Spec) -> nn.Module:

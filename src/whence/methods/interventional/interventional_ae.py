@@ -117,7 +117,7 @@ class InterventionalAE(Gradient):
     )
     evidence: ClassVar[tuple[Evidence, ...]] = (
         Evidence("closed-form", "tests/methods/test_interventional.py"),
-        Evidence("benchmarked", "benchmarks/gscale_images_rivals.md"),
+        Evidence("benchmarked", "benchmarks/gscale_images.md"),
     )
 
     def __post_init__(self) -> None:
