@@ -11,9 +11,11 @@ from torch import Generator, Tensor
 from whence.evidence import Evidence, Reference
 from whence.metrics.arrays import Unmeasurable
 from whence.metrics.counterfactuals import READING, learned_of, reader, spans
+from whence.metrics.energy import energy_distance
 from whence.metrics.metric import Metric, Part
+from whence.metrics.mmd import mmd
 from whence.metrics.probe import Probe
-from whence.metrics.samples import Discrepancy, energy_distance, frechet_distance, mmd
+from whence.metrics.samples import Discrepancy, SampleDiscrepancy, frechet_distance
 from whence.representation import Intervenes, Samples
 from whence.worlds import World
 
@@ -97,15 +99,7 @@ class InterventionalDiscrepancy(Metric):
     asks: ClassVar[tuple[type, ...]] = (Samples, Intervenes)
     compares: ClassVar[bool] = False
     resamples = False
-    reference: ClassVar[Reference] = Reference(
-        key="gretton2012kernel",
-        authors="Gretton, Arthur and Borgwardt, Karsten M. and Rasch, Malte J. and Schölkopf, Bernhard and "
-        "Smola, Alexander",
-        title="A Kernel Two-Sample Test",
-        venue="Journal of Machine Learning Research",
-        year=2012,
-        url="https://jmlr.org/papers/v13/gretton12a.html",
-    )
+    reference: ClassVar[Reference] = SampleDiscrepancy.reference
     evidence: ClassVar[tuple[Evidence, ...]] = (Evidence("closed-form", "tests/metrics/test_quality.py"),)
 
     def suits(self, world: World) -> bool:
