@@ -10,6 +10,7 @@ import torch
 from whence.metrics.arrays import Array
 
 NUMBERS = 4_000_000  #: of a portion's table of rows and classes
+APART = 10  #: times the variance of the faintest component: codes of less than that do not depend on each other
 
 
 class Logistic(NamedTuple):
@@ -32,13 +33,16 @@ def logistic(z: Array, y: Array, *, penalty: float = 1.0, tolerance: float = 1e-
     mean gradient exceeds the tolerance, in `steps` at the most: scikit-learn's LogisticRegression, save that the search
     is along the principal components of the codes, each divided by the root of its deviation: half way to equal units.
     Of a hundred codes that depend on each other it comes nearer in as many steps. (In equal units the faintest
-    components, which the penalty holds at 0, slow it down.) Codes should be of unit scale.
+    components, which the penalty holds at 0, slow it down.) Codes without a faint component keep their own axes. Codes
+    should be of unit scale.
     """
     from scipy.optimize import minimize
 
     n, d = z.shape
     c = int(y.max()) + 1
     values, vectors = np.linalg.eigh(np.cov(z.T, dtype=np.float64).reshape(d, d))
+    if values[0] * APART > values[-1]:  # no component is faint: the codes' own axes serve as well, as in the reference
+        values, vectors = np.ones(d), np.eye(d)
     values = values.clip(1e-6 * max(values[-1], 1e-6))
     turn = vectors / values**0.25
     weight = torch.from_numpy(penalty / np.sqrt(values))[:, None]  # of a component's squared coefficient: that of w
